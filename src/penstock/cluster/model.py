@@ -1,0 +1,67 @@
+"""Machines, slots and the placement of operators on them: values without any Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, order=True)
+class Slot:
+    """A process that runs bundles: one Spark executor (a logical one on a `local` cluster)."""
+
+    machine: str
+    index: int
+    #: How many bundle processes of one operator may run at once here.
+    cores: int = field(default=1, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.machine}/{self.index}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A host with slots: what a user adds or removes."""
+
+    name: str
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    machines: tuple[Machine, ...]
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(slot for machine in self.machines for slot in machine.slots)
+
+    @staticmethod
+    def of(machines: Sequence[str], slots: int, cores: int = 1) -> Cluster:
+        """Machines that are all alike."""
+        return Cluster(
+            tuple(Machine(name, tuple(Slot(name, index, cores) for index in range(slots))) for name in machines)
+        )
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where everything runs: operator -> slot -> instances, and for keyed operators task -> slot."""
+
+    instances: Mapping[str, Mapping[Slot, int]]
+    tasks: Mapping[str, tuple[Slot, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        frozen = {name: MappingProxyType(dict(slots)) for name, slots in self.instances.items()}
+        object.__setattr__(self, "instances", MappingProxyType(frozen))
+        object.__setattr__(self, "tasks", MappingProxyType(dict(self.tasks)))
+
+    def of(self, operator: str) -> Mapping[Slot, int]:
+        return self.instances[operator]
+
+    def total(self, operator: str) -> int:
+        return sum(self.instances[operator].values())

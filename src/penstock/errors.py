@@ -1,0 +1,113 @@
+"""Named errors: every mistake a user can make has a stable name, says what is wrong and what to do next.
+
+Tests, scripts and the control interface rely on the name; the prose may change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+PACKAGE_FOLDER = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Location:
+    """The line of the user's code that declared something."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @staticmethod
+    def of_caller() -> Location:
+        """The innermost line on the stack that is not Penstock's own."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
+            frame = frame.f_back
+        if frame is None:
+            return Location("<unknown>", 0)
+        return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+class PenstockError(Exception):
+    """An error a user can act on: a stable name, what is wrong, what to do, and where it was declared."""
+
+    def __init__(self, name: str, message: str, hint: str, where: Location | None = None) -> None:
+        if name not in ERRORS:
+            raise ValueError(f"{name} is not in penstock.errors.ERRORS: add it there with its meaning")
+        self.name = name
+        self.message = message
+        self.hint = hint
+        self.where = where
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}{self.name}: {self.message} {self.hint}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (PenstockError, (self.name, self.message, self.hint, self.where))
+
+    def as_json(self) -> dict[str, Any]:
+        """The one shape in which errors leave Penstock: the command line's --json."""
+        where = {"file": self.where.file, "line": self.where.line} if self.where else None
+        return {"error": self.name, "message": self.message, "hint": self.hint, "where": where}
+
+
+#: Every name and its meaning. docs/errors.md is generated from this list.
+ERRORS: Mapping[str, str] = {
+    # what a user declares
+    "BAD_NAME": "A topology, operator or output has a name that cannot be used in file names and tables.",
+    "DUPLICATE_NAME": "Two operators of one topology have the same name.",
+    "UNKNOWN_OPERATOR": "A stream starts at an operator that the topology does not have.",
+    "UNKNOWN_OUTPUT": "A stream starts at an output that its operator does not declare.",
+    "UNUSED_OPERATOR": "Nothing reads an output of this operator, so what it does would be lost.",
+    "NO_SOURCE": "The topology has no source.",
+    "NO_SINK": "The topology has no sink.",
+    "NO_INPUT": "A map, keyed operator or sink has no input.",
+    "CYCLE": "The streams form a cycle.",
+    "DUPLICATE_STREAM": "The same output is given twice as input of one operator.",
+    "BAD_SCHEMA": "A schema cannot be read.",
+    "SCHEMA_MISMATCH": "Inputs that are interleaved have different schemas.",
+    "UNKNOWN_KEY": "A key column is not in the schema of the stream.",
+    "BAD_KEY": "A key column has a type that rows cannot be grouped by.",
+    "BAD_INSTANCES": "A number of instances, tasks or minimum instances is out of range.",
+    "MORE_INSTANCES_THAN_TASKS": "A keyed operator has more instances than tasks, so some would never get a row.",
+    "BAD_FUNCTION": "An operator's function cannot be called the way Penstock calls it.",
+    "FUNCTION_SCHEMA": "An operator's function returns another schema than the operator declares.",
+    "BAD_GROUPING": "A grouping does not fit the operator that reads the stream.",
+    "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
+    "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
+    "BAD_SOURCE": "A source is declared with values that make no sense.",
+    "BAD_SINK": "A sink is declared with values that make no sense.",
+    # the command line and settings
+    "BAD_COMMAND": "The command line's words or options are off.",
+    "FILE_NOT_FOUND": "A file or folder does not exist.",
+    "FILE_NOT_PYTHON": "The topology file cannot be loaded: it has an error of its own.",
+    "NO_TOPOLOGY": "The file declares no topology.",
+    "SEVERAL_TOPOLOGIES": "The file declares several topologies, and none was chosen.",
+    "FILE_EXISTS": "A file to be written exists already.",
+    "UNKNOWN_SETTING": "There is no setting of this name.",
+    "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    # what it runs on
+    "JAVA_MISSING": "There is no Java, or it is too old for Spark.",
+    "PYTHON_TOO_OLD": "This Python is too old.",
+    "CLUSTER_FAILED": "The cluster could not be started, or lost what it needs.",
+    "BAD_CLUSTER": "The cluster as asked for cannot be had.",
+    # state
+    "STATE_IN_USE": "Another process runs on the same state folder.",
+    "STATE_DOES_NOT_FIT": "The state folder was written by a topology that differs in what cannot change.",
+    "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
+    "SEGMENT_UNREADABLE": "A segment that the catalog names cannot be read.",
+    # while it runs
+    "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
+    "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
+    "BAD_PLACEMENT": "A placement does not fit the topology or the cluster.",
+}

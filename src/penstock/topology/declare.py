@@ -1,0 +1,264 @@
+"""How a user declares a topology: one call an operator, each call returning a handle to what the operator emits.
+
+    topology = Topology("word-count")
+    lines = topology.source("lines", sources.rate(1000, sources.sentences()))
+    words = topology.map("split", split, inputs=[lines], schema="word string")
+    counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, n long")
+    topology.sink("out", sinks.console(), inputs=[counts])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import Location, PenstockError
+from penstock.topology.definition import (
+    DEAD_LETTER,
+    DEAD_LETTER_SCHEMA,
+    DEFAULT_TASKS,
+    MAIN_OUTPUT,
+    Broadcast,
+    ByKey,
+    Grouping,
+    Keyed,
+    Map,
+    OnError,
+    Operator,
+    Shuffle,
+    Sink,
+    SinkSpec,
+    Source,
+    SourceSpec,
+    Stream,
+    TopologyDefinition,
+)
+from penstock.topology.schema import Schema, parse_schema
+from penstock.topology.validate import validate
+
+
+@dataclass(frozen=True)
+class Output:
+    """A handle to one output of an operator, to be named in another operator's `inputs`."""
+
+    operator: str
+    name: str = MAIN_OUTPUT
+    grouping: Grouping = Shuffle()
+
+    def __getitem__(self, output: str) -> Output:
+        """Another output of the same operator: `parsed["late"]`."""
+        return Output(self.operator, output, self.grouping)
+
+    @property
+    def dead_letter(self) -> Output:
+        """The rows that the operator could not handle; it must be declared with on_error="dead_letter"."""
+        return self[DEAD_LETTER]
+
+    def by_key(self, *columns: str) -> Output:
+        return Output(self.operator, self.name, ByKey(columns))
+
+    def broadcast(self) -> Output:
+        return Output(self.operator, self.name, Broadcast())
+
+
+#: An input is a handle, or just the name of an operator (which may be declared further down).
+Input = Output | str
+Selectivity = float | Mapping[str, float]
+
+
+class Topology:
+    """Collects declarations; `definition()` checks them and gives the frozen result."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.where = Location.of_caller()
+        self._operators: list[Operator] = []
+        self._streams: list[Stream] = []
+
+    def source(self, name: str, spec: SourceSpec, *, instances: int = 1, on_error: str = OnError.FAIL) -> Output:
+        """Rows enter here. `spec` comes from penstock.sources."""
+        where = Location.of_caller()
+        if not hasattr(spec, "schema"):
+            raise PenstockError(
+                "BAD_SOURCE", f'source "{name}" is a {type(spec).__name__}.', "Use one of penstock.sources.", where
+            )
+        policy = _policy(name, on_error, where)
+        outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, policy)
+        return self._add(
+            Source(name=name, spec=spec, outputs=outputs, instances=instances, on_error=policy, where=where), ()
+        )
+
+    def map(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        inputs: Sequence[Input] | Input,
+        schema: Schema | None = None,
+        outputs: Mapping[str, Schema] | None = None,
+        instances: int = 1,
+        min_instances: int = 1,
+        tasks: int = DEFAULT_TASKS,
+        selectivity: Selectivity | None = None,
+        on_error: str = OnError.FAIL,
+    ) -> Output:
+        """A stateless operator over an Arrow function: RecordBatch -> RecordBatch, an iterable of them, or,
+        with several `outputs`, a dict of either by output name. Rows stay in Arrow from end to end."""
+        where = Location.of_caller()
+        policy = _policy(name, on_error, where)
+        declared = _outputs(name, schema, outputs, where)
+        operator = Map(
+            name=name,
+            function=function,
+            outputs=_with_dead_letter(declared, policy),
+            instances=instances,
+            min_instances=min_instances,
+            tasks=tasks,
+            selectivity=_selectivity(selectivity),
+            on_error=policy,
+            where=where,
+        )
+        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
+
+    def map_dataframe(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        inputs: Sequence[Input] | Input,
+        schema: Schema | None = None,
+        outputs: Mapping[str, Schema] | None = None,
+        instances: int = 1,
+        min_instances: int = 1,
+        tasks: int = DEFAULT_TASKS,
+        selectivity: Selectivity | None = None,
+    ) -> Output:
+        """A stateless operator over a DataFrame function: DataFrame -> DataFrame.
+
+        With several `outputs` of one schema, the returned DataFrame has one more string column, `output`, that
+        names the output of each row."""
+        where = Location.of_caller()
+        declared = _outputs(name, schema, outputs, where)
+        operator = Map(
+            name=name,
+            function=function,
+            takes_dataframes=True,
+            outputs=declared,
+            instances=instances,
+            min_instances=min_instances,
+            tasks=tasks,
+            selectivity=_selectivity(selectivity),
+            where=where,
+        )
+        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
+
+    def keyed(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        inputs: Sequence[Input] | Input,
+        key: str | Sequence[str],
+        schema: Schema | None = None,
+        outputs: Mapping[str, Schema] | None = None,
+        tasks: int = DEFAULT_TASKS,
+        instances: int = 1,
+        min_instances: int = 1,
+        output_mode: str = "update",
+        selectivity: Selectivity | None = None,
+    ) -> Output:
+        """A stateful operator: a DataFrame function over Spark's stateful operators (aggregations, windows,
+        deduplication, stream-stream joins, transformWithState). It takes one DataFrame with all inputs
+        interleaved, or one DataFrame per input. Its state is split by `key` into `tasks` shares."""
+        where = Location.of_caller()
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        declared = _outputs(name, schema, outputs, where)
+        operator = Keyed(
+            name=name,
+            function=function,
+            outputs=declared,
+            key=keys,
+            tasks=tasks,
+            instances=instances,
+            min_instances=min_instances,
+            output_mode=output_mode,
+            selectivity=_selectivity(selectivity),
+            where=where,
+        )
+        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
+
+    def sink(
+        self, name: str, spec: SinkSpec, *, inputs: Sequence[Input] | Input, instances: int = 1, min_instances: int = 1
+    ) -> None:
+        """Rows leave here. `spec` comes from penstock.sinks."""
+        where = Location.of_caller()
+        if not hasattr(spec, "describe"):
+            raise PenstockError(
+                "BAD_SINK", f'sink "{name}" is a {type(spec).__name__}.', "Use one of penstock.sinks.", where
+            )
+        self._add(
+            Sink(name=name, spec=spec, outputs={}, instances=instances, min_instances=min_instances, where=where),
+            _as_sequence(inputs),
+        )
+
+    def definition(self) -> TopologyDefinition:
+        """The frozen topology; raises the named error of the first mistake."""
+        return validate(self.name, tuple(self._operators), tuple(self._streams), self.where)
+
+    def _add(
+        self, operator: Operator, inputs: Sequence[Input], main: str = MAIN_OUTPUT, default: Grouping | None = None
+    ) -> Output:
+        self._operators.append(operator)
+        for item in inputs:
+            if not isinstance(item, Output | str):
+                raise PenstockError(
+                    "NO_INPUT",
+                    f'an input of "{operator.name}" is a {type(item).__name__}.',
+                    "Give what a declaration returned, or the name of an operator.",
+                    operator.where,
+                )
+            output = Output(item) if isinstance(item, str) else item
+            grouping = default if default is not None and output.grouping == Shuffle() else output.grouping
+            self._streams.append(Stream(output.operator, output.name, operator.name, grouping, operator.where))
+        return Output(operator.name, main)
+
+
+def _as_sequence(inputs: Sequence[Input] | Input) -> Sequence[Input]:
+    return (inputs,) if isinstance(inputs, Output | str) else inputs
+
+
+def _policy(name: str, on_error: str, where: Location) -> OnError:
+    try:
+        return OnError(on_error)
+    except ValueError:
+        choices = ", ".join(OnError)
+        raise PenstockError(
+            "BAD_ON_ERROR", f'"{name}" has on_error="{on_error}".', f"Use one of: {choices}.", where
+        ) from None
+
+
+def _outputs(
+    name: str, schema: Schema | None, outputs: Mapping[str, Schema] | None, where: Location
+) -> dict[str, pa.Schema]:
+    if (schema is None) == (not outputs):
+        raise PenstockError(
+            "BAD_SCHEMA",
+            f'"{name}" needs either a schema (one output) or outputs (several).',
+            'For example schema="word string", or outputs={"good": "id long", "bad": "line string"}.',
+            where,
+        )
+    declared = {MAIN_OUTPUT: schema} if schema is not None else dict(outputs or {})
+    return {output: parse_schema(text, where) for output, text in declared.items()}
+
+
+def _with_dead_letter(outputs: dict[str, pa.Schema], policy: OnError) -> dict[str, pa.Schema]:
+    return {**outputs, DEAD_LETTER: DEAD_LETTER_SCHEMA} if policy is OnError.DEAD_LETTER else outputs
+
+
+def _selectivity(selectivity: Selectivity | None) -> Mapping[str, float]:
+    if selectivity is None:
+        return {}
+    return selectivity if isinstance(selectivity, Mapping) else {MAIN_OUTPUT: selectivity}
