@@ -5,6 +5,7 @@ Tests, scripts and the control interface rely on the name; the prose may change.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-PACKAGE_FOLDER = str(Path(__file__).parent)
+#: Ends with the separator: a user's folder may be called penstock-something and lie beside the package.
+PACKAGE_FOLDER = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_GROUPING": "A grouping does not fit the operator that reads the stream.",
     "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
+    "BAD_OUTPUT_MODE": "A keyed operator's output mode is none of append, update and complete.",
     "BAD_SOURCE": "A source is declared with values that make no sense.",
     "BAD_SINK": "A sink is declared with values that make no sense.",
     # the command line and settings

@@ -1,0 +1,61 @@
+"""What a user declares, a topology of operators and streams, checked, frozen and drawn. Nothing here imports Spark."""
+
+from penstock.topology.arrow_function import outputs_of_call
+from penstock.topology.dataframe_function import frames_taken
+from penstock.topology.declare import Input, Output, Selectivity, Topology
+from penstock.topology.definition import (
+    DEAD_LETTER,
+    DEAD_LETTER_SCHEMA,
+    DEFAULT_TASKS,
+    MAIN_OUTPUT,
+    Broadcast,
+    ByKey,
+    Grouping,
+    Keyed,
+    Map,
+    OnError,
+    Operator,
+    Shuffle,
+    Sink,
+    SinkSpec,
+    Source,
+    SourceSpec,
+    Stream,
+    TopologyDefinition,
+)
+from penstock.topology.render import as_json, as_mermaid, as_text
+from penstock.topology.schema import Schema, parse_schema, same_schema, schema_text
+
+__all__ = [
+    "DEAD_LETTER",
+    "DEAD_LETTER_SCHEMA",
+    "DEFAULT_TASKS",
+    "MAIN_OUTPUT",
+    "Broadcast",
+    "ByKey",
+    "Grouping",
+    "Input",
+    "Keyed",
+    "Map",
+    "OnError",
+    "Operator",
+    "Output",
+    "Schema",
+    "Selectivity",
+    "Shuffle",
+    "Sink",
+    "SinkSpec",
+    "Source",
+    "SourceSpec",
+    "Stream",
+    "Topology",
+    "TopologyDefinition",
+    "as_json",
+    "as_mermaid",
+    "as_text",
+    "frames_taken",
+    "outputs_of_call",
+    "parse_schema",
+    "same_schema",
+    "schema_text",
+]

@@ -5,13 +5,15 @@
     words = topology.map("split", split, inputs=[lines], schema="word string")
     counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, n long")
     topology.sink("out", sinks.console(), inputs=[counts])
+
+Nothing is checked that other declarations decide; `topology.definition()` checks the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -46,7 +48,9 @@ class Output:
 
     operator: str
     name: str = MAIN_OUTPUT
-    grouping: Grouping = Shuffle()
+    grouping: Grouping = field(default_factory=Shuffle)
+    #: Without this, Python would take an object with __getitem__ for an endless sequence: `[*lines]`.
+    __iter__: ClassVar[None] = None
 
     def __getitem__(self, output: str) -> Output:
         """Another output of the same operator: `parsed["late"]`."""
@@ -91,7 +95,7 @@ class Topology:
             Source(name=name, spec=spec, outputs=outputs, instances=instances, on_error=policy, where=where), ()
         )
 
-    def map(
+    def map(  # noqa: PLR0913 - keyword arguments are the words of the declaration
         self,
         name: str,
         function: Callable[..., Any],
@@ -117,13 +121,13 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
-            selectivity=_selectivity(selectivity),
+            selectivity=_selectivity(name, selectivity, declared, where),
             on_error=policy,
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
 
-    def map_dataframe(
+    def map_dataframe(  # noqa: PLR0913
         self,
         name: str,
         function: Callable[..., Any],
@@ -150,12 +154,12 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
-            selectivity=_selectivity(selectivity),
+            selectivity=_selectivity(name, selectivity, declared, where),
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
 
-    def keyed(
+    def keyed(  # noqa: PLR0913
         self,
         name: str,
         function: Callable[..., Any],
@@ -174,7 +178,7 @@ class Topology:
         deduplication, stream-stream joins, transformWithState). It takes one DataFrame with all inputs
         interleaved, or one DataFrame per input. Its state is split by `key` into `tasks` shares."""
         where = Location.of_caller()
-        keys = (key,) if isinstance(key, str) else tuple(key)
+        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
         declared = _outputs(name, schema, outputs, where)
         operator = Keyed(
             name=name,
@@ -185,7 +189,7 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             output_mode=output_mode,
-            selectivity=_selectivity(selectivity),
+            selectivity=_selectivity(name, selectivity, declared, where),
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
@@ -227,7 +231,8 @@ class Topology:
 
 
 def _as_sequence(inputs: Sequence[Input] | Input) -> Sequence[Input]:
-    return (inputs,) if isinstance(inputs, Output | str) else inputs
+    # What is neither one input nor several of them is named by the check of each input.
+    return (inputs,) if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
 
 
 def _policy(name: str, on_error: str, where: Location) -> OnError:
@@ -250,15 +255,35 @@ def _outputs(
             'For example schema="word string", or outputs={"good": "id long", "bad": "line string"}.',
             where,
         )
+    if outputs is not None and not isinstance(outputs, Mapping):
+        raise PenstockError(
+            "BAD_SCHEMA",
+            f'the outputs of "{name}" are a {type(outputs).__name__}.',
+            'Give a dict of schemas by name, like {"good": "id long", "bad": "line string"}.',
+            where,
+        )
     declared = {MAIN_OUTPUT: schema} if schema is not None else dict(outputs or {})
     return {output: parse_schema(text, where) for output, text in declared.items()}
 
 
 def _with_dead_letter(outputs: dict[str, pa.Schema], policy: OnError) -> dict[str, pa.Schema]:
-    return {**outputs, DEAD_LETTER: DEAD_LETTER_SCHEMA} if policy is OnError.DEAD_LETTER else outputs
+    # An output of that name that the user declared is kept here, for the validation to refuse.
+    reserved = {DEAD_LETTER: outputs.get(DEAD_LETTER, DEAD_LETTER_SCHEMA)}
+    return outputs | reserved if policy is OnError.DEAD_LETTER else outputs
 
 
-def _selectivity(selectivity: Selectivity | None) -> Mapping[str, float]:
+def _selectivity(
+    name: str, selectivity: Selectivity | None, declared: Mapping[str, pa.Schema], where: Location
+) -> Mapping[str, float]:
     if selectivity is None:
         return {}
-    return selectivity if isinstance(selectivity, Mapping) else {MAIN_OUTPUT: selectivity}
+    if isinstance(selectivity, Mapping):
+        return selectivity
+    if len(declared) > 1:
+        raise PenstockError(
+            "BAD_SELECTIVITY",
+            f'"{name}" has one selectivity but the outputs {", ".join(declared)}.',
+            "Give a number for each of them by name, as a dict.",
+            where,
+        )
+    return dict.fromkeys(declared, selectivity)

@@ -47,7 +47,7 @@ class ByKey:
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"by {', '.join(self.columns)}"
+        return f"by {', '.join(map(str, self.columns))}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,21 @@
+"""Stela's linear topology: four operators in a row (Stela, section IV.B).
+
+    penstock run examples/linear.py --cluster standalone --machines 2
+
+Names, streams, instances and tasks are the published ones; the paper ran it on 6 machines and added a 7th. Every
+operator takes one millisecond for a row, so 6 instances can do 6000 rows a second, a little less than the source gives.
+"exclaim_output_3" works and lets rows leave: here a map, with a sink "exclaim_output_3_out" that counts behind it.
+"""
+
+from penstock import Topology, sources
+from penstock.workloads import StandIns
+
+INSTANCES, TASKS = 6, 12
+
+topology = Topology("linear")
+bolts = StandIns(topology, schema="id long, value double", instances=INSTANCES, tasks=TASKS)
+
+word = topology.source("word", sources.rate(7500, sources.numbers()), instances=INSTANCES)
+exclaim1 = bolts.add("exclaim1", word)
+exclaim2 = bolts.add("exclaim2", exclaim1)
+bolts.add_last("exclaim_output_3", exclaim2)

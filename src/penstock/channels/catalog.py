@@ -1,0 +1,303 @@
+"""The catalog: which segments, batches and read positions there are, in a database that survives the driver.
+
+Only the driver uses it. A batch is published in one transaction, keyed by operator and batch number: a batch that Spark
+replays finds itself published and changes nothing. That makes the streams exactly-once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import groupby
+
+import sqlalchemy as sa
+
+from penstock.channels import tables
+from penstock.channels.database import Database, Retries, Synchronous
+from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
+from penstock.errors import PenstockError
+
+#: Any number will do, as long as every Penstock uses the same: it guards the creation of the tables.
+_CREATION_LOCK = 7_365_707_736
+_VERSION_KEY = "schema_version"
+#: Databases limit how many values a statement may have; SQLite had 999 for long.
+_VALUES_A_STATEMENT = 500
+_SEGMENT_COLUMNS = tuple(tables.segments.c[field.name] for field in fields(Segment))
+
+
+class Catalog:
+    """One topology's share of a catalog database. Any thread may call it."""
+
+    def __init__(self, database: Database, topology: str, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._topology = topology
+        self._clock = clock
+
+    @staticmethod
+    def open(
+        url: str,
+        topology: str,
+        *,
+        synchronous: Synchronous = "NORMAL",
+        retries: Retries | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Catalog:
+        """Open the catalog at an SQLite or PostgreSQL URL, and create its tables if they are missing.
+
+        `synchronous` is SQLite's: NORMAL survives the end of the process at any moment, FULL a power cut as well."""
+        database = Database.open(url, synchronous, retries)
+        try:
+            database.run(lambda connection: _prepare(connection, database))
+        except sa.exc.DBAPIError as error:
+            database.close()
+            raise database.unreachable(error) from None
+        except PenstockError:
+            database.close()
+            raise
+        return Catalog(database, topology, clock)
+
+    def __repr__(self) -> str:
+        return f"Catalog({self._database.shown}, {self._topology})"
+
+    def close(self) -> None:
+        self._database.close()
+
+    # What is published
+
+    def publish(
+        self,
+        operator: str,
+        batch: int,
+        segments: Sequence[NewSegment],
+        manifest: str,
+        read_to: Mapping[str, int],
+    ) -> list[Segment] | None:
+        """Record a batch, append its segments to their channels and move the operator's read positions.
+
+        Returns the segments with their places; None, and changes nothing, if the batch was published before. Batch
+        numbers of an operator only grow, so one that is not above the last was published, even if it was pruned."""
+        attempts = 0
+
+        def work(connection: sa.Connection) -> list[Segment] | None:
+            nonlocal attempts
+            attempts += 1
+            last = self._last_batch(connection, operator)
+            if last is not None and batch <= last:
+                # The commit of an attempt whose connection broke may have succeeded: then the batch is this very one.
+                return self._own(connection, operator, batch, segments) if attempts > 1 else None
+            record = Batch(batch, self._clock(), manifest)
+            connection.execute(
+                sa.insert(tables.batches), {"topology": self._topology, "operator": operator, **asdict(record)}
+            )
+            placed = self._append(connection, operator, batch, segments)
+            self._move(connection, operator, "read_rows", read_to)
+            return placed
+
+        try:
+            return self._database.run(work)
+        except sa.exc.IntegrityError:
+            # Another connection published the same batch between our look at the last one and our insert: look again.
+            return self._database.run(work)
+
+    def published(self, operator: str, batch: int) -> bool:
+        last = self.last_batch(operator)
+        return last is not None and batch <= last
+
+    def last_batch(self, operator: str) -> int | None:
+        return self._database.run(lambda connection: self._last_batch(connection, operator))
+
+    def manifests(self, operator: str, after_batch: int = -1) -> list[Batch]:
+        """The operator's batches above `after_batch`, oldest first."""
+        table = tables.batches
+        query = (
+            sa.select(table.c.batch, table.c.published_at, table.c.manifest)
+            .where(*self._mine(table, operator=operator), table.c.batch > after_batch)
+            .order_by(table.c.batch)
+        )
+        return self._database.run(lambda connection: [Batch(*row) for row in connection.execute(query)])
+
+    def prune_batches(self, operator: str, keep: int) -> int:
+        """Delete all but the newest `keep` batches and say how many; the newest stays, it tells replays apart."""
+        table = tables.batches
+        mine = self._mine(table, operator=operator)
+
+        def work(connection: sa.Connection) -> int:
+            newest = sa.select(table.c.batch).where(*mine).order_by(table.c.batch.desc())
+            oldest_kept = connection.scalar(newest.offset(max(keep, 1) - 1).limit(1))
+            if oldest_kept is None:
+                return 0
+            return connection.execute(sa.delete(table).where(*mine, table.c.batch < oldest_kept)).rowcount
+
+        return self._database.run(work)
+
+    # What is kept
+
+    def load(self) -> CatalogState:
+        """All that the in-memory index needs."""
+        channels, segments, batches, positions = tables.channels, tables.segments, tables.batches, tables.positions
+
+        def work(connection: sa.Connection) -> CatalogState:
+            ends = connection.execute(sa.select(channels.c.channel, channels.c.end_rows).where(*self._mine(channels)))
+            kept = connection.execute(
+                sa.select(*_SEGMENT_COLUMNS)
+                .where(*self._mine(segments))
+                .order_by(segments.c.channel, segments.c.first_row)
+            )
+            lasts = connection.execute(
+                sa.select(batches.c.operator, sa.func.max(batches.c.batch).label("last"))
+                .where(*self._mine(batches))
+                .group_by(batches.c.operator)
+            )
+            places = connection.execute(
+                sa.select(
+                    positions.c.operator, positions.c.channel, positions.c.read_rows, positions.c.committed_rows
+                ).where(*self._mine(positions))
+            )
+            return CatalogState(
+                ends={row.channel: row.end_rows for row in ends},
+                segments=tuple(Segment(*row) for row in kept),
+                positions={(operator, channel): Position(read, done) for operator, channel, read, done in places},
+                last_batches={row.operator: row.last for row in lasts},
+            )
+
+        return self._database.run(work)
+
+    def commit(self, operator: str, channel: str, row: int) -> None:
+        """Record that Spark will never again ask the operator for rows below `row`."""
+        self._database.run(lambda connection: self._move(connection, operator, "committed_rows", {channel: row}))
+
+    def forget(self, segments: Iterable[Segment]) -> None:
+        """Delete segments from the catalog; their files are the caller's to delete, afterwards."""
+        table = tables.segments
+        ordered = sorted(segments, key=lambda segment: segment.channel)
+
+        def work(connection: sa.Connection) -> None:
+            for channel, of_channel in groupby(ordered, key=lambda segment: segment.channel):
+                rows = [segment.first_row for segment in of_channel]
+                for start in range(0, len(rows), _VALUES_A_STATEMENT):
+                    some = table.c.first_row.in_(rows[start : start + _VALUES_A_STATEMENT])
+                    connection.execute(sa.delete(table).where(*self._mine(table, channel=channel), some))
+
+        if ordered:
+            self._database.run(work)
+
+    # What others keep here
+
+    def get_meta(self, key: str) -> str | None:
+        table = tables.meta
+        query = sa.select(table.c.value).where(*self._mine(table, key=key))
+        return self._database.run(lambda connection: connection.scalar(query))
+
+    def set_meta(self, key: str, value: str) -> None:
+        row = {"topology": self._topology, "key": key, "value": value}
+        statement = self._database.insert(tables.meta).values(row)
+        upsert = statement.on_conflict_do_update(
+            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
+        )
+        self._database.run(lambda connection: connection.execute(upsert))
+
+    # Parts of the transactions above
+
+    def _mine(self, table: sa.Table, **values: str) -> list[sa.ColumnElement[bool]]:
+        return [table.c.topology == self._topology, *(table.c[name] == value for name, value in values.items())]
+
+    def _last_batch(self, connection: sa.Connection, operator: str) -> int | None:
+        table = tables.batches
+        query = sa.select(sa.func.max(table.c.batch)).where(*self._mine(table, operator=operator))
+        last: int | None = connection.scalar(query)
+        return last
+
+    def _own(
+        self, connection: sa.Connection, operator: str, batch: int, segments: Sequence[NewSegment]
+    ) -> list[Segment] | None:
+        """The published segments of a batch if they are the given ones: no two attempts share a file name."""
+        table = tables.segments
+        query = (
+            sa.select(*_SEGMENT_COLUMNS)
+            .where(*self._mine(table, operator=operator), table.c.batch == batch)
+            .order_by(table.c.channel, table.c.first_row)
+        )
+        found = [Segment(*row) for row in connection.execute(query)]
+        same = {segment.path for segment in found} == {segment.path for segment in segments}
+        return found if found and same else None
+
+    def _append(
+        self, connection: sa.Connection, operator: str, batch: int, segments: Sequence[NewSegment]
+    ) -> list[Segment]:
+        """Give each segment the next rows of its channel, in the given order."""
+        if not segments:
+            return []
+        ends = self._lock_ends(connection, sorted({segment.channel for segment in segments}))
+        placed = []
+        for segment in segments:
+            end_rows, end_bytes = ends[segment.channel]
+            placed.append(Segment(**asdict(segment), first_row=end_rows, operator=operator, batch=batch))
+            ends[segment.channel] = (end_rows + segment.rows, end_bytes + segment.bytes)
+        connection.execute(
+            sa.insert(tables.segments), [{"topology": self._topology, **asdict(segment)} for segment in placed]
+        )
+        table = tables.channels
+        connection.execute(
+            sa.update(table)
+            .where(*self._mine(table), table.c.channel == sa.bindparam("of_channel"))
+            .values(end_rows=sa.bindparam("to_rows"), end_bytes=sa.bindparam("to_bytes")),
+            [{"of_channel": channel, "to_rows": rows, "to_bytes": size} for channel, (rows, size) in ends.items()],
+        )
+        return placed
+
+    def _lock_ends(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Where channels end, in rows and bytes, and nobody else may move it until the transaction is over.
+
+        The order of the names is the same for everyone, so that two transactions never wait for each other."""
+        table = tables.channels
+        query = (
+            sa.select(table.c.channel, table.c.end_rows, table.c.end_bytes)
+            .where(*self._mine(table), table.c.channel.in_(channels))
+            .order_by(table.c.channel)
+            .with_for_update()
+        )
+        ends = {channel: (rows, size) for channel, rows, size in connection.execute(query)}
+        missing = [channel for channel in channels if channel not in ends]
+        if not missing:
+            return ends
+        new = {"topology": self._topology, "end_rows": 0, "end_bytes": 0}
+        statement = self._database.insert(table).on_conflict_do_nothing()
+        connection.execute(statement, [{**new, "channel": channel} for channel in missing])
+        return {channel: (rows, size) for channel, rows, size in connection.execute(query)}
+
+    def _move(self, connection: sa.Connection, operator: str, column: str, rows: Mapping[str, int]) -> None:
+        """Move one of the operator's positions forward in some channels; never back."""
+        if not rows:
+            return
+        table = tables.positions
+        start = {"topology": self._topology, "operator": operator, "read_rows": 0, "committed_rows": 0}
+        statement = self._database.insert(table)
+        to = statement.excluded[column]
+        upsert = statement.on_conflict_do_update(
+            index_elements=["topology", "operator", "channel"],
+            set_={column: sa.case((to > table.c[column], to), else_=table.c[column])},
+        )
+        connection.execute(
+            upsert, [{**start, "channel": channel, column: row} for channel, row in sorted(rows.items())]
+        )
+
+
+def _prepare(connection: sa.Connection, database: Database) -> None:
+    """Create the tables, or refuse those of a newer Penstock."""
+    if not database.is_sqlite:
+        # Two topologies that are started together must not both create them.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
+    table = tables.meta
+    found: str | None = None
+    if sa.inspect(connection).has_table(table.name):
+        found = connection.scalar(sa.select(table.c.value).where(table.c.topology == "", table.c.key == _VERSION_KEY))
+    if found is not None and int(found) > tables.SCHEMA_VERSION:
+        raise PenstockError(
+            "STATE_DOES_NOT_FIT",
+            f"The catalog {database.shown} has version {found}; this Penstock knows {tables.SCHEMA_VERSION}.",
+            "Use the newer Penstock that wrote it, or a new state folder.",
+        )
+    if found is None:
+        tables.tables.create_all(connection)
+        connection.execute(sa.insert(table), {"topology": "", "key": _VERSION_KEY, "value": str(tables.SCHEMA_VERSION)})

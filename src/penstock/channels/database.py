@@ -1,0 +1,195 @@
+"""A connection to SQLite or PostgreSQL: opening, transactions, and trying again when the trouble may pass."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from penstock.errors import PenstockError
+
+Synchronous = Literal["NORMAL", "FULL"]
+Result = TypeVar("Result")
+
+BUSY_SECONDS = 10
+CONNECT_SECONDS = 5
+#: SQLSTATEs that pass: connection trouble, serialisation and deadlocks, the server short of something or restarting.
+_PASSING_STATES = ("08", "40", "53", "57P")
+#: These are mistakes of Penstock's own once the tables are there, not of the database's state.
+_MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a transaction is tried again, and how long to wait before: each pause is twice the one before."""
+
+    times: int = 5
+    first_pause: float = 0.1
+
+    def pauses(self) -> tuple[float | None, ...]:
+        """The pause after each failure; None where it is the last."""
+        return (*(self.first_pause * 2**index for index in range(self.times)), None)
+
+
+class Database:
+    """Runs transactions on an engine. Messages show `shown`, the URL without what must stay secret."""
+
+    def __init__(self, engine: sa.Engine, retries: Retries) -> None:
+        self._engine = engine
+        self._retries = retries
+        self._secrets = _secrets(engine.url)
+        self.shown = _shown(engine.url)
+
+    @staticmethod
+    def open(url: str, synchronous: Synchronous = "NORMAL", retries: Retries | None = None) -> Database:
+        parsed = _parse(url)
+        if synchronous not in get_args(Synchronous):
+            raise PenstockError("BAD_SETTING", f'synchronous is "{synchronous}".', "It can be NORMAL or FULL.")
+        if parsed.get_backend_name() == "sqlite":
+            return Database(_sqlite(parsed, synchronous), retries or Retries())
+        return Database(_postgresql(parsed), retries or Retries())
+
+    def run(self, work: Callable[[sa.Connection], Result]) -> Result:
+        """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
+
+        When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
+        find out when it is called again."""
+        for pause in self._retries.pauses():
+            try:
+                with self._engine.begin() as connection:
+                    return work(connection)
+            except _MISTAKES:
+                raise
+            except (DBAPIError, PoolTimeoutError) as error:
+                if pause is None or not _may_pass(error):
+                    raise self.unreachable(error) from None
+                time.sleep(pause)
+        raise AssertionError("the last pause is None")
+
+    def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+        """An INSERT that can say what to do on a conflict: the two have it in their own dialects."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._engine.dialect.name == "sqlite"
+
+    def unreachable(self, error: Exception) -> PenstockError:
+        """The named error for what the driver says, in one line and without secrets."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        why = " ".join(str(cause).split())
+        for secret in self._secrets:
+            why = why.replace(secret, "***")
+        return _unreachable(f"{self.shown}: {why}", _SQLITE_HINT if self.is_sqlite else _POSTGRESQL_HINT)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+_SQLITE_HINT = (
+    "Check that the folder exists, is on a local disk with room and may be written, and that no other program holds "
+    "the file."
+)
+_POSTGRESQL_HINT = "Check that the server runs, and the URL's host, port, user, password and database."
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        # The text is not repeated: there may be a password in it.
+        raise _unreachable("its URL cannot be read", _URL_HINT) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        return parsed.set(drivername="sqlite+pysqlite")
+    raise _unreachable(f'"{backend}" is not a kind of database that can hold it', _URL_HINT)
+
+
+_URL_HINT = "Give sqlite:////folder/catalog.db or postgresql://user:password@host:5432/database."
+
+
+def _sqlite(url: sa.URL, synchronous: Synchronous) -> sa.Engine:
+    if url.database and url.database != ":memory:":
+        _create_private(Path(url.database))
+    # One connection: threads that write queue for it in the order they came, which SQLite's own waiting does not keep.
+    engine = sa.create_engine(
+        url,
+        poolclass=sa.QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        hide_parameters=True,
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        # The driver would begin transactions by itself, and later than we need: `begin` below does.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A transaction that reads first and writes later fails at once if another process wrote in between, however
+        # long the busy timeout is; one that takes the lock at its start waits.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _create_private(path: Path) -> None:
+    """Create the file with mode 0600: SQLite would leave it to the umask. Its helper files get the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise _unreachable(f"{path}: {error.strerror}", _SQLITE_HINT) from None
+
+
+def _postgresql(url: sa.URL) -> sa.Engine:
+    defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock"}
+    try:
+        return sa.create_engine(
+            url,
+            connect_args={name: value for name, value in defaults.items() if name not in url.query},
+            hide_parameters=True,
+        )
+    except ImportError:
+        raise _unreachable(
+            f"{_shown(url)}: the PostgreSQL driver is not installed", 'Install it: pip install "penstock[postgresql]".'
+        ) from None
+
+
+def _may_pass(error: DBAPIError | PoolTimeoutError) -> bool:
+    if isinstance(error, PoolTimeoutError) or error.connection_invalidated:
+        return True
+    name = getattr(error.orig, "sqlite_errorname", None)
+    if name is not None:
+        return str(name).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    state = getattr(error.orig, "sqlstate", None)
+    # A connection that cannot be made, or breaks, has no state: the server could not send one.
+    return isinstance(error, sa.exc.OperationalError) and (state is None or state.startswith(_PASSING_STATES))
+
+
+def _shown(url: sa.URL) -> str:
+    # The query may hold a password too, so it is left out as a whole.
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _secrets(url: sa.URL) -> tuple[str, ...]:
+    query: Mapping[str, Any] = url.query
+    hidden = [str(url.password or ""), *(str(value) for name, value in query.items() if "pass" in name)]
+    return tuple(secret for secret in hidden if secret)
+
+
+def _unreachable(message: str, hint: str) -> PenstockError:
+    return PenstockError("CATALOG_UNREACHABLE", f"The catalog cannot be reached: {message}.", hint)

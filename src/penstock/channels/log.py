@@ -1,0 +1,257 @@
+"""The driver's view of all channels of a topology: an index in memory over the catalog, which it writes through to.
+
+Reading costs no SQL: the engine asks for ends, segments and backlogs several times a micro-batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.index import ChannelIndex
+from penstock.channels.records import CatalogState, NewSegment, Segment
+from penstock.channels.segments import SegmentStore, batch_of_name
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How long the backlog of a reader may get before its channel is full: in rows or in bytes, what comes first."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits in a channel for one reader."""
+
+    rows: int
+    bytes: int
+    #: The earliest birth among the segments that wait, in seconds since the epoch.
+    oldest_born: float | None
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep deleted."""
+
+    segments: int
+    bytes: int
+    orphans: int
+
+
+class Channels:
+    """Any thread may call it. The catalog must belong to this process alone: nobody tells it of changes by others.
+
+    Channels that the catalog knows and the topology does not are left as they are."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: SegmentStore,
+        readers: Mapping[str, Sequence[str]],
+        writers: Mapping[str, str],
+        bound: Bound,
+    ) -> None:
+        self.catalog = catalog
+        self._store = store
+        self._writers = dict(writers)
+        self._readers = {channel: tuple(readers.get(channel, ())) for channel in {**writers, **readers}}
+        self._bound = bound
+        #: Guards all that follows; notified when a batch is published.
+        self._changed = threading.Condition()
+        self._indexes: dict[str, ChannelIndex] = {}
+        self._last_batches: dict[str, int] = {}
+        # By operator and channel.
+        self._read: dict[tuple[str, str], int] = {}
+        self._committed: dict[tuple[str, str], int] = {}
+        self._committed_in_catalog: dict[tuple[str, str], int] = {}
+        # Held while SQL runs, when `_changed` must not be: segments enter the index in the order of the catalog.
+        self._publishing = threading.Lock()
+        self._sweeping = threading.Lock()
+        self._adopt(catalog.load())
+
+    # Reading
+
+    def end(self, channel: str) -> int:
+        with self._changed:
+            return self._indexes[channel].end
+
+    def segments(self, channel: str, start: int, stop: int) -> list[Segment]:
+        """The segments that overlap rows [start, stop); an error, never fewer rows, if some are not in the log."""
+        with self._changed:
+            index = self._indexes[channel]
+            if start < stop and (start < index.first or stop > index.end):
+                raise PenstockError(
+                    "SEGMENT_UNREADABLE",
+                    f"Rows {start} to {stop} of channel {channel} are not all in it: {index.first} to {index.end} are.",
+                    "The reader's checkpoint and the catalog are not of the same run: restore both, or start anew.",
+                )
+            return index.between(start, stop)
+
+    def read_position(self, operator: str, channel: str) -> int:
+        """How far the operator's published batches have read. A new reader starts at the first row that is kept."""
+        with self._changed:
+            return self._read[operator, channel]
+
+    def committed_position(self, operator: str, channel: str) -> int:
+        """The row from which on the operator may still ask: where one that has read nothing starts."""
+        with self._changed:
+            return self._committed[operator, channel]
+
+    def backlog(self, operator: str, channel: str) -> Backlog:
+        with self._changed:
+            index, row = self._indexes[channel], self._read[operator, channel]
+            return Backlog(index.end - row, index.bytes_from(row), index.oldest_from(row))
+
+    def full(self, channel: str) -> bool:
+        """Whether some reader's backlog is at or over the bound."""
+        with self._changed:
+            waiting = [self.backlog(operator, channel) for operator in self._readers[channel]]
+        return any(it.rows >= self._bound.rows or it.bytes >= self._bound.bytes for it in waiting)
+
+    def last_batch(self, operator: str) -> int | None:
+        with self._changed:
+            return self._last_batches.get(operator)
+
+    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until a predicate over these channels holds; what it was when the time is over. Keep it quick: nothing
+        else can be asked while it is evaluated, after every publish."""
+        with self._changed:
+            return self._changed.wait_for(predicate, timeout)
+
+    def notify(self) -> None:
+        """Have the predicates of those who wait evaluated again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # Writing
+
+    def publish(
+        self,
+        operator: str,
+        batch: int,
+        segments: Sequence[NewSegment],
+        manifest: str,
+        read_to: Mapping[str, int],
+    ) -> bool:
+        """Publish a batch; False if it was published before, and then the files of this replay are deleted."""
+        self._check(operator, segments, read_to)
+        with self._publishing:
+            placed = self.catalog.publish(operator, batch, segments, manifest, read_to)
+            if placed is None and batch > self._last_batches.get(operator, -1):
+                # An earlier attempt reached the catalog, but the connection broke before we heard of it.
+                self._adopt(self.catalog.load())
+            with self._changed:
+                if placed is not None:
+                    self._enter(operator, batch, placed, read_to)
+                known = [segment.path in self._indexes[segment.channel].paths for segment in segments]
+                self._changed.notify_all()
+        if placed is None:
+            # If a file cannot be deleted now, a sweep finds it.
+            with suppress(OSError):
+                self._store.delete(segment.path for segment, keep in zip(segments, known, strict=True) if not keep)
+        return placed is not None
+
+    def commit(self, operator: str, channel: str, row: int) -> None:
+        """Note that Spark will never again ask the operator for rows below `row`; `sweep` writes it down.
+
+        What is lost in a crash only keeps segments for longer."""
+        with self._changed:
+            self._committed[operator, channel] = max(row, self._committed[operator, channel])
+
+    def sweep(self, *, startup: bool = False) -> Swept:
+        """Delete segments that all readers have committed past, and files that no published batch names.
+
+        At startup, before anything runs, all files that the catalog does not name are leftovers. Later, those of a
+        batch that is not published yet may be about to be."""
+        with self._sweeping:
+            self._write_commits()
+            deleted = self._delete_consumed()
+            orphans = sum(self._delete_orphans(channel, startup) for channel in self._readers)
+        return Swept(len(deleted), sum(segment.bytes for segment in deleted), orphans)
+
+    # Parts of the above
+
+    def _check(self, operator: str, segments: Sequence[NewSegment], read_to: Mapping[str, int]) -> None:
+        for channel in {segment.channel for segment in segments}:
+            if self._writers.get(channel) != operator:
+                raise ValueError(f"{operator} does not write channel {channel}")
+        for channel in read_to:
+            if operator not in self._readers.get(channel, ()):
+                raise ValueError(f"{operator} does not read channel {channel}")
+
+    def _enter(self, operator: str, batch: int, placed: Sequence[Segment], read_to: Mapping[str, int]) -> None:
+        for segment in placed:
+            index = self._indexes[segment.channel]
+            if segment.first_row != index.end:
+                raise PenstockError(
+                    "STATE_IN_USE",
+                    f"Another process published to channel {segment.channel} of the same topology.",
+                    "Stop one of the two, or give one of them another state folder or topology name.",
+                )
+            index.append(segment)
+        for channel, row in read_to.items():
+            self._read[operator, channel] = max(row, self._read[operator, channel])
+        self._last_batches[operator] = batch
+
+    def _adopt(self, state: CatalogState) -> None:
+        """Build the index from the catalog; what was committed and not yet written stays."""
+        by_channel: dict[str, list[Segment]] = defaultdict(list)
+        for segment in state.segments:
+            by_channel[segment.channel].append(segment)
+        with self._changed:
+            self._last_batches = dict(state.last_batches)
+            for channel, operators in self._readers.items():
+                index = ChannelIndex(by_channel[channel], state.ends.get(channel, 0))
+                self._indexes[channel] = index
+                for key in ((operator, channel) for operator in operators):
+                    position = state.positions.get(key)
+                    # A reader that is new, or was away for a while, finds no more than what the others left.
+                    self._read[key] = max(index.first, position.read_rows if position else 0)
+                    self._committed_in_catalog[key] = position.committed_rows if position else 0
+                    committed = max(index.first, self._committed_in_catalog[key])
+                    self._committed[key] = max(committed, self._committed.get(key, 0))
+
+    def _write_commits(self) -> None:
+        with self._changed:
+            pending = {key: row for key, row in self._committed.items() if row > self._committed_in_catalog[key]}
+        for (operator, channel), row in pending.items():
+            self.catalog.commit(operator, channel, row)
+            self._committed_in_catalog[operator, channel] = row
+
+    def _delete_consumed(self) -> list[Segment]:
+        # First the catalog, then the files: a crash in between leaves files that no one names, which the next sweep
+        # finds, and never a name without its file.
+        with self._changed:
+            keep_from = {channel: self._needed_from(channel) for channel in self._readers}
+            consumed = [
+                segment for channel, row in keep_from.items() for segment in self._indexes[channel].wholly_before(row)
+            ]
+        self.catalog.forget(consumed)
+        with self._changed:
+            for channel, stop_row in {segment.channel: segment.stop_row for segment in consumed}.items():
+                self._indexes[channel].drop_before(stop_row)
+        self._store.delete(segment.path for segment in consumed)
+        return consumed
+
+    def _needed_from(self, channel: str) -> int:
+        """The first row that some reader may still ask for. Without any reader nothing is needed."""
+        # A commit may come before the batch is published, after which a crash would have it read again.
+        needed = (min(self._committed[it, channel], self._read[it, channel]) for it in self._readers[channel])
+        return min(needed, default=self._indexes[channel].end)
+
+    def _delete_orphans(self, channel: str, startup: bool) -> int:
+        # The folder is listed before the index is asked: what is published in between is then known.
+        found = [(path, batch) for path in self._store.list(channel) if (batch := batch_of_name(path)) is not None]
+        with self._changed:
+            paths = self._indexes[channel].paths
+            last = self._last_batches.get(self._writers.get(channel, ""), -1)
+            orphans = [path for path, batch in found if path not in paths and (startup or batch <= last)]
+        self._store.delete(orphans)
+        return len(orphans)

@@ -1,0 +1,37 @@
+"""The `local` cluster: everything in the driver's JVM, one machine, slots that are only logical."""
+
+from __future__ import annotations
+
+from penstock.cluster.java import check_java
+from penstock.cluster.model import Cluster, Slot
+from penstock.cluster.provider import (
+    Executor,
+    ListExecutors,
+    own_driver_conf,
+    own_driver_environment,
+    require_at_least_one,
+)
+
+
+class LocalCluster:
+    """One machine named `local` without processes of its own; nothing can be placed, so no slot has an executor."""
+
+    def __init__(self, slots: int, cores: int, task_threads: int) -> None:
+        require_at_least_one(slots=slots, cores=cores, task_threads=task_threads)
+        self.cluster = Cluster.of(["local"], slots, cores)
+        self.master_url = f"local[{task_threads}]"
+
+    def start(self) -> None:
+        check_java()
+
+    def driver_environment(self) -> dict[str, str]:
+        return own_driver_environment()
+
+    def spark_conf(self) -> dict[str, str]:
+        return own_driver_conf()
+
+    def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
+        return dict.fromkeys(self.cluster.slots)
+
+    def stop(self) -> None:
+        """Nothing to end: the driver's JVM belongs to the session."""

@@ -1,0 +1,84 @@
+"""What the engine asks of a cluster, whatever kind it is: start it, connect to it, know its slots, stop it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.cluster.model import Cluster, Slot
+from penstock.errors import PenstockError
+
+#: Where the driver listens when everything runs on this computer.
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A Spark executor as Spark reports it; `cores` are its task threads, not CPU cores."""
+
+    id: str
+    host: str
+    cores: int
+
+
+ListExecutors = Callable[[], list[Executor]]
+
+
+class Provider(Protocol):
+    """A cluster with a life cycle. `bind` may be called again whenever machines or executors have changed."""
+
+    @property
+    def master_url(self) -> str:
+        """What Spark connects to; known once `start` has returned."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machines and slots as known so far."""
+        ...
+
+    def start(self) -> None:
+        """Start the processes of this cluster, if it has any of its own."""
+        ...
+
+    def driver_environment(self) -> dict[str, str]:
+        """Environment variables that must be set before the driver's JVM starts."""
+        ...
+
+    def spark_conf(self) -> dict[str, str]:
+        """The Spark settings this cluster needs."""
+        ...
+
+    def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
+        """Wait for the executors and say which slot is which; None where slots are only logical."""
+        ...
+
+    def stop(self) -> None:
+        """End every process this cluster started and wait for their end; a second call does nothing."""
+        ...
+
+
+def own_driver_environment() -> dict[str, str]:
+    """The driver's environment where driver and executors share this computer and this Python."""
+    # Without SPARK_LOCAL_IP Spark announces whatever the host name resolves to, which may be unreachable.
+    return {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+
+
+def own_driver_conf() -> dict[str, str]:
+    """The driver's addresses where driver and executors share this computer."""
+    return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def require_at_least_one(**counts: int) -> None:
+    """Refuse a cluster in which one of these numbers is below 1."""
+    for what, count in counts.items():
+        if count < 1:
+            raise PenstockError("BAD_CLUSTER", f"A cluster cannot have {what}={count}.", f"Give {what} of at least 1.")
+
+
+def cluster_failed(what: str, log_tail: str = "") -> PenstockError:
+    """CLUSTER_FAILED, with the end of the log that tells why."""
+    log = f" The end of its log:\n{log_tail}\n" if log_tail else ""
+    return PenstockError("CLUSTER_FAILED", f"{what}{log}", "See the log for the cause, then start again.")

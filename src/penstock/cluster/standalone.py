@@ -1,0 +1,269 @@
+"""The `standalone` cluster: a Spark master and workers of our own, each worker a machine with its own address."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.cluster import daemons
+from penstock.cluster.binding import assign_slots
+from penstock.cluster.java import check_java
+from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.processes import GuardedProcess, tail
+from penstock.cluster.provider import (
+    LOOPBACK,
+    Executor,
+    ListExecutors,
+    cluster_failed,
+    own_driver_conf,
+    own_driver_environment,
+    require_at_least_one,
+)
+from penstock.errors import PenstockError
+
+POLL_SECONDS = 0.05
+#: How long the master may take; a few seconds are usual.
+START_SECONDS = 60.0
+#: The first machine is 127.0.0.2: the driver and the master have 127.0.0.1.
+FIRST_ADDRESS = 2
+LAST_ADDRESS = 254
+GRACE_SECONDS = 3.0
+#: Spark refuses less: one and a half times the 300 MB that it keeps for itself.
+LEAST_MEMORY_MB = 450
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A machine and the process that makes it one."""
+
+    machine: Machine
+    process: GuardedProcess
+
+
+@dataclass(eq=False)
+class StandaloneCluster:
+    """Machines 127.0.0.2, 127.0.0.3, ... with `slots` executors each; a machine is named by its address.
+
+    `cores` is the CPU share of a slot. `task_threads_per_slot` is how many tasks Spark may run at once in an executor,
+    which Spark calls cores: bundles of several operators must run side by side on a slot even where it has one core.
+    """
+
+    machines: int
+    slots: int
+    cores: int
+    task_threads_per_slot: int
+    work_dir: Path
+    executor_memory_mb: int = 512
+    executor_java_options: str = daemons.EXECUTOR_JVM
+
+    def __post_init__(self) -> None:
+        require_at_least_one(
+            machines=self.machines,
+            slots=self.slots,
+            cores=self.cores,
+            task_threads_per_slot=self.task_threads_per_slot,
+        )
+        if self.executor_memory_mb < LEAST_MEMORY_MB:
+            raise PenstockError(
+                "BAD_CLUSTER",
+                f"Executors cannot run with executor_memory_mb={self.executor_memory_mb}.",
+                f"Spark needs at least {LEAST_MEMORY_MB}.",
+            )
+        self.work_dir = self.work_dir.absolute()
+        self._master: GuardedProcess | None = None
+        self._ports: daemons.Ports | None = None
+        self._workers: dict[str, Worker] = {}
+        #: Machines that are being removed: no longer part of the cluster, but processes still to be ended.
+        self._leaving: dict[str, Worker] = {}
+        self._bound: dict[Slot, Executor] = {}
+        # Machines come and go on the controller's thread while the engine reads and stops the cluster on its own.
+        self._lock = threading.RLock()
+
+    @property
+    def master_url(self) -> str:
+        return f"spark://{LOOPBACK}:{self._master_ports().service}"
+
+    @property
+    def cluster(self) -> Cluster:
+        with self._lock:
+            return Cluster(tuple(worker.machine for _, worker in sorted(self._workers.items(), key=_address_order)))
+
+    def start(self) -> None:
+        """Start the master and, once it listens, the workers.
+
+        It does not wait for the workers: they come up while the driver does, and `bind` waits for their executors. They
+        cannot be started earlier: a worker that finds no master tries again only after 5 to 15 s.
+        """
+        check_java()
+        for i in range(self.machines):
+            _require_address(_address(FIRST_ADDRESS + i))
+        daemons.write_conf(self.work_dir)
+        try:
+            self._master = self._launch("master", LOOPBACK, daemons.master_command())
+            self._ports = _await_ports(self._master, START_SECONDS)
+            for _ in range(self.machines):
+                self.add_machine()
+        except BaseException:
+            self.stop()
+            raise
+
+    def driver_environment(self) -> dict[str, str]:
+        return own_driver_environment()
+
+    def spark_conf(self) -> dict[str, str]:
+        return own_driver_conf() | {
+            "spark.executor.cores": str(self.task_threads_per_slot),
+            "spark.executor.memory": f"{self.executor_memory_mb}m",
+            "spark.executor.extraJavaOptions": self.executor_java_options,
+            "spark.decommission.enabled": "true",
+            "spark.storage.decommission.enabled": "true",
+            # An executor leaves only after a second look for blocks to hand over: by default 30 s after the first.
+            "spark.storage.decommission.replicationReattemptInterval": "1s",
+        }
+
+    def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
+        deadline = time.monotonic() + deadline_seconds
+        while True:
+            executors = list_executors()
+            with self._lock:
+                self._require_alive()
+                cluster = self.cluster
+                self._bound = assign_slots(cluster, executors, self._bound)
+                if len(self._bound) == len(cluster.slots):
+                    return dict(self._bound)
+                if time.monotonic() > deadline:
+                    raise self._unbound(deadline_seconds)
+            time.sleep(POLL_SECONDS)
+
+    def add_machine(self) -> Machine:
+        """Start one more worker, without waiting for it: Spark gives the running application its executors."""
+        with self._lock:
+            host = self._free_address()
+            _require_address(host)
+            command = daemons.worker_command(
+                host,
+                cores=self.slots * self.task_threads_per_slot,
+                memory_mb=self.slots * self.executor_memory_mb,
+                work_dir=self.work_dir / host,
+                master_url=self.master_url,
+            )
+            [machine] = Cluster.of([host], self.slots, self.cores).machines
+            self._workers[host] = Worker(machine, self._launch(f"worker-{host}", host, command))
+            return machine
+
+    def remove_machine(self, name: str, drain_seconds: float = 30.0) -> None:
+        """Decommission a machine, wait until its executors have gone, and end its worker.
+
+        What runs there should have been placed elsewhere before: executors finish the tasks they have, within
+        `drain_seconds`, and hand over their shuffle files.
+        """
+        with self._lock:
+            if name not in self._workers:
+                known = ", ".join(self._workers) or "none"
+                raise PenstockError("BAD_CLUSTER", f"There is no machine {name}.", f"The machines are: {known}.")
+            worker = self._leaving[name] = self._workers.pop(name)
+        try:
+            self._drain(worker, drain_seconds)
+        except OSError as problem:
+            raise cluster_failed(f"Machine {name} could not be decommissioned: {problem}.") from problem
+        finally:
+            worker.process.terminate(GRACE_SECONDS)
+            with self._lock:
+                self._leaving.pop(name, None)
+
+    def stop(self) -> None:
+        with self._lock:
+            processes = [worker.process for worker in [*self._workers.values(), *self._leaving.values()]]
+            if self._master:
+                processes.append(self._master)
+            for process in processes:
+                process.ask_to_end(GRACE_SECONDS)
+            for process in processes:
+                process.terminate(GRACE_SECONDS)
+            self._workers.clear()
+            self._bound.clear()
+            self._master = self._ports = None
+
+    def _drain(self, worker: Worker, seconds: float) -> None:
+        """Decommission a machine and wait until its executors have gone, if they go in time."""
+        ports = daemons.Ports.read(worker.process.log.read_text(errors="replace"))
+        if ports is None or not worker.process.alive:
+            return  # it never came up, or is gone: there is nothing to be handed over
+        host, deadline = worker.machine.name, time.monotonic() + seconds
+        daemons.decommission(self._master_ports().ui, host)
+        while daemons.running_executors(host, ports.ui) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def _launch(self, name: str, host: str, command: list[str]) -> GuardedProcess:
+        environment = daemons.daemon_environment(os.environ, self.work_dir, host)
+        log = self.work_dir / f"{name}.log"
+        log.unlink(missing_ok=True)  # the ports are read from it: an earlier run's would be taken for this one's
+        return GuardedProcess(command, log, environment, GRACE_SECONDS)
+
+    def _master_ports(self) -> daemons.Ports:
+        if self._ports is None:
+            raise cluster_failed("The cluster does not run: it was not started, or has been stopped.")
+        return self._ports
+
+    def _free_address(self) -> str:
+        for last in range(FIRST_ADDRESS, LAST_ADDRESS + 1):
+            if _address(last) not in self._workers and _address(last) not in self._leaving:
+                return _address(last)
+        most = LAST_ADDRESS - FIRST_ADDRESS + 1
+        raise PenstockError("BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Remove one first.")
+
+    def _require_alive(self) -> None:
+        """Say at once that a process has ended, rather than wait for what cannot come any more."""
+        self._master_ports()
+        processes = {f"The worker of machine {name}": worker.process for name, worker in self._workers.items()}
+        for name, process in [("The master", self._master), *processes.items()]:
+            if process is not None and not process.alive:
+                raise cluster_failed(f"{name} has ended (exit code {process.exit_code}).", process.log_tail())
+
+    def _unbound(self, deadline_seconds: float) -> PenstockError:
+        missing = [slot for slot in self.cluster.slots if slot not in self._bound]
+        host = missing[0].machine
+        # An executor that starts and dies says why in its own log, not in the worker's.
+        executor_logs = sorted((self.work_dir / host).glob("*/*/stderr"), key=lambda log: log.stat().st_mtime)
+        logs = [self._workers[host].process.log, *executor_logs[-1:]]
+        names = ", ".join(slot.name for slot in missing)
+        return cluster_failed(
+            f"No executor came up within {deadline_seconds:g} s for {names}.", "\n".join(tail(log, 20) for log in logs)
+        )
+
+
+def _await_ports(master: GuardedProcess, deadline_seconds: float) -> daemons.Ports:
+    """Wait until the master says where it listens."""
+    deadline = time.monotonic() + deadline_seconds
+    while time.monotonic() < deadline:
+        if ports := daemons.Ports.read(master.log.read_text(errors="replace")):
+            return ports
+        if not master.alive:
+            raise cluster_failed(f"The master has ended (exit code {master.exit_code}).", master.log_tail())
+        time.sleep(POLL_SECONDS)
+    raise cluster_failed(f"The master did not come up within {deadline_seconds:g} s.", master.log_tail())
+
+
+def _address(last: int) -> str:
+    return f"127.0.0.{last}"
+
+
+def _address_order(item: tuple[str, Worker]) -> int:
+    return int(item[0].rpartition(".")[2])
+
+
+def _require_address(host: str) -> None:
+    """Machines need addresses of their own; on macOS only 127.0.0.1 is there until more are added."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+    except OSError as problem:
+        hint = "Use one machine less, the local cluster, or attach to a master on real hosts."
+        if sys.platform == "darwin":
+            hint = f"Add the address with: sudo ifconfig lo0 alias {host} up (once for each machine, until a restart)."
+        raise PenstockError("BAD_CLUSTER", f"Address {host} for a machine cannot be used: {problem}.", hint) from None

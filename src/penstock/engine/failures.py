@@ -1,0 +1,67 @@
+"""How an operator's failure gets from the executor to the user as one named error, without a traceback.
+
+The executor raises a plain exception whose text carries the error as JSON behind a mark; Spark wraps it in several
+layers of Java and Python, and the driver finds the mark again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from typing import TYPE_CHECKING
+
+from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.engine.program import Program
+    from penstock.topology.definition import Operator
+
+_MARK = "PENSTOCK-ERROR"
+_MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
+
+
+class OperatorFailure(RuntimeError):
+    """Raised on an executor."""
+
+
+def failure(program: Program, error: Exception) -> OperatorFailure:
+    """What to raise on the executor for an error in an operator's function."""
+    if isinstance(error, PenstockError):
+        named = {"name": error.name, "message": f'"{program.operator}": {error.message}', "hint": error.hint}
+    else:
+        named = {
+            "name": "OPERATOR_FAILED",
+            "message": f'the function of "{program.operator}" raised {type(error).__name__}: {error}{_line_of(error)}.',
+            "hint": 'Correct it, or declare on_error="skip" or "dead_letter" if single rows may fail.',
+        }
+    where = {"file": program.where.file, "line": program.where.line}
+    return OperatorFailure(f"{_MARK} {json.dumps(named | where)} {_MARK}")
+
+
+def _line_of(error: Exception) -> str:
+    """Where in the user's own code it was raised."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if PACKAGE_FOLDER not in frame.filename]
+    return f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def as_named_error(operator: Operator, text: str) -> PenstockError:
+    """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
+    marked = _MARKED.search(text)
+    if marked:
+        try:
+            fields = json.loads(marked[1])
+            if fields["name"] in ERRORS:
+                where = Location(fields["file"], fields["line"])
+                return PenstockError(fields["name"], fields["message"], fields["hint"], where)
+        except (ValueError, KeyError):
+            pass  # cut off on the way: fall through to Spark's own words
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    reasons = [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]
+    reason = (reasons[-1] if reasons else lines[0] if lines else "no reason given")[:600]
+    return PenstockError(
+        "OPERATOR_FAILED",
+        f'"{operator.name}" was ended by Spark: {reason}.',
+        "Correct what it names; with --state the topology then goes on from where it was.",
+        operator.where,
+    )

@@ -1,0 +1,218 @@
+"""The feeds behind placed streams: from channels, and from a rate source. Spark keeps their offsets."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.channels.log import Channels
+from penstock.cluster.model import Slot
+from penstock.cluster.provider import Executor
+from penstock.engine.intake import Intake
+from penstock.engine.splitting import Bundle, InputRange, Share, Spread, cuts, split
+from penstock.sources.specs import RateSource
+
+Partitions = list[tuple[bytes, Executor | None]]
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Where an operator's bundles are to run now. Both may give another answer at every micro-batch."""
+
+    bundles: Callable[[], Sequence[Bundle]]
+    executor: Callable[[Slot], Executor | None]
+
+    def partitions(self, shares: Sequence[Share]) -> Partitions:
+        return [(share.as_descriptor(), self.executor(share.bundle.slot)) for share in shares]
+
+
+@dataclass(frozen=True)
+class ChannelInput:
+    """One channel as one operator reads it."""
+
+    channel: str
+    spread: Spread
+    groups: int = 1
+
+
+@dataclass
+class Batch:
+    """What the feed was last asked to read: it travels on with the operator's report."""
+
+    read_to: Mapping[str, int]
+    rows: int = 0
+    born_from: float = 0.0
+    born_to: float = 0.0
+
+
+class ChannelFeed:
+    """Rows of one or several interleaved channels. The offset is a JSON object: channel -> row."""
+
+    def __init__(
+        self, operator: str, inputs: Sequence[ChannelInput], channels: Channels, intake: Intake, seats: Seats, most_bytes: int
+    ) -> None:
+        self._operator = operator
+        self._inputs = inputs
+        self._channels = channels
+        self._intake = intake
+        self._seats = seats
+        self._most_bytes = most_bytes
+        self.position = {item.channel: channels.committed_position(operator, item.channel) for item in inputs}
+        self.batch = Batch(dict(self.position))
+        intake.add(self)
+
+    def available(self) -> int:
+        return sum(self._channels.end(item.channel) - self.position[item.channel] for item in self._inputs)
+
+    def due_in(self) -> float | None:
+        return None
+
+    @property
+    def drained(self) -> bool:
+        return all(
+            self._channels.read_position(self._operator, item.channel) == self._channels.end(item.channel)
+            for item in self._inputs
+        )
+
+    def latest(self) -> str | None:
+        admitted = self._intake.admits(self)
+        end = dict(self.position)
+        if admitted:
+            waiting = [self._channels.end(item.channel) - self.position[item.channel] for item in self._inputs]
+            for item, rows in zip(self._inputs, waiting, strict=True):
+                start = self.position[item.channel]
+                most = -(-admitted * rows // sum(waiting))
+                end[item.channel] = self._within_bytes(item.channel, start, start + min(rows, most))
+            self._intake.begins()
+        return _text(end)
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        begin, stop = json.loads(start) if start else {}, json.loads(end)
+        self.position = stop
+        ranges = []
+        for item in self._inputs:
+            first = begin.get(item.channel, self._channels.committed_position(self._operator, item.channel))
+            last = stop.get(item.channel, first)
+            if last <= self._channels.committed_position(self._operator, item.channel):
+                continue  # after a restart Spark shows the last finished batch again, only to say where it stood
+            segments = self._channels.segments(item.channel, first, last)
+            ranges.append(InputRange(segments, first, last, item.spread, item.groups))
+        held = [segment for one in ranges for segment in one.segments if one.start < one.stop]
+        self.batch = Batch(
+            stop,
+            sum(one.stop - one.start for one in ranges),
+            min((segment.born_from for segment in held), default=0.0),
+            max((segment.born_to for segment in held), default=0.0),
+        )
+        return self._seats.partitions(split(ranges, self._seats.bundles()))
+
+    def take_batch(self) -> Batch:
+        """What the batch that has just run was asked to read; a batch without rows, which Spark runs to move a
+        watermark, asks nobody."""
+        batch, self.batch = self.batch, Batch(self.batch.read_to)
+        return batch
+
+    def committed(self, end: str) -> None:
+        for channel, row in json.loads(end).items():
+            self._channels.commit(self._operator, channel, row)
+
+    def _within_bytes(self, channel: str, start: int, stop: int) -> int:
+        """Where a batch must stop so as not to read too many bytes; it always takes at least one row."""
+        size = 0.0
+        for segment in self._channels.segments(channel, start, stop):
+            low, high = max(start, segment.first_row), min(stop, segment.stop_row)
+            bytes_per_row = segment.bytes / segment.rows
+            if size + (high - low) * bytes_per_row > self._most_bytes:
+                return max(start + 1, low + int((self._most_bytes - size) / bytes_per_row))
+            size += (high - low) * bytes_per_row
+        return stop
+
+
+class RateFeed:
+    """Rows of a rate source that are due by its schedule. The offset is the number of rows emitted.
+
+    The schedule's clock starts anew where the rows left off after a restart: the time that a topology was down is
+    not caught up on. Rows that are due but held back stay due, and count as demand that is not met."""
+
+    def __init__(self, source: RateSource, intake: Intake, seats: Seats, clock: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._intake = intake
+        self._seats = seats
+        self._clock = clock
+        self._origin: float | None = None
+        self.position = 0
+        self.batch = Batch({})
+        intake.add(self)
+
+    def available(self) -> int:
+        return max(self._due() - self.position, 0)
+
+    def due_in(self) -> float | None:
+        if self._finished:
+            return None
+        return self._born(self.position) - self._clock()
+
+    @property
+    def unmet(self) -> int:
+        """Rows that are due and not emitted."""
+        return self.available()
+
+    @property
+    def drained(self) -> bool:
+        return self._finished
+
+    @property
+    def _finished(self) -> bool:
+        return self._source.rows is not None and self.position >= self._source.rows
+
+    def latest(self) -> str | None:
+        admitted = self._intake.admits(self)
+        if admitted:
+            self._intake.begins()
+        return json.dumps(self.position + admitted)
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
+        self.position = stop
+        self.batch = Batch({}, stop - first, self._born(first), self._born(max(stop - 1, first)))
+        bundles = self._seats.bundles()
+        shares = []
+        ranges = cuts(stop - first, [bundle.instances for bundle in bundles], turn=first % len(bundles))
+        for bundle, (low, high) in zip(bundles, ranges, strict=True):
+            if low < high:
+                load = {
+                    "first": first + low,
+                    "count": high - low,
+                    "born_from": self._born(first + low),
+                    "born_to": self._born(first + high - 1),
+                }
+                shares.append(Share(bundle, load=load))
+        return self._seats.partitions(shares)
+
+    def take_batch(self) -> Batch:
+        batch, self.batch = self.batch, Batch({})
+        return batch
+
+    def committed(self, end: str) -> None:
+        pass
+
+    def _due(self) -> int:
+        due = self._source.schedule.due(max(self._clock() - self._started(), 0.0))
+        return due if self._source.rows is None else min(due, self._source.rows)
+
+    def _born(self, row: int) -> float:
+        """When a row is due: what it waits for after that counts as latency, also if the source was held back."""
+        return self._started() + self._source.schedule.when(row + 1)
+
+    def _started(self) -> float:
+        """The time at which the schedule began, as if it had been running up to the present position all along."""
+        if self._origin is None:
+            self._origin = self._clock() - (self._source.schedule.when(self.position) if self.position else 0.0)
+        return self._origin
+
+
+def _text(offset: Mapping[str, int]) -> str:
+    # Spark compares offsets as texts, so the same offset must always be the same text.
+    return json.dumps(offset, sort_keys=True)

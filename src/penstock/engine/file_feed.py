@@ -1,0 +1,188 @@
+"""The feed behind a file source: which files there are, in an order that is kept, and how many were read.
+
+The order is written to the catalog before Spark sees an offset that counts it, so that a replay reads the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.segments import open_filesystem
+from penstock.engine.feeds import Batch, Partitions, Seats
+from penstock.engine.intake import Intake
+from penstock.engine.program import BadRow
+from penstock.engine.splitting import Descriptor, Share
+from penstock.errors import PenstockError
+from penstock.sources.reading import read_rows
+from penstock.sources.specs import FileSource
+from penstock.topology.definition import Source
+
+#: How often the folder is looked at for new files.
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Found:
+    path: str
+    bytes: int
+    seen: float
+
+
+class FileFeed:
+    """The offset is the number of files read. A file is read whole, in one micro-batch, by one bundle."""
+
+    def __init__(
+        self,
+        operator: Source,
+        spec: FileSource,
+        catalog: Catalog,
+        intake: Intake,
+        seats: Seats,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._operator = operator
+        self._spec = spec
+        self._catalog = catalog
+        self._intake = intake
+        self._seats = seats
+        self._clock = clock
+        self._files: list[Found] = [Found(*entry) for entry in self._recorded()]
+        self._known = {found.path for found in self._files}
+        self._looked = 0.0
+        self._complete = False
+        self.position = 0
+        self.batch = Batch({})
+        self.last_bytes = 0
+        intake.add(self)
+        self._look()
+
+    def available(self) -> int:
+        """In bytes: rows are not known before a file is read."""
+        self._look()
+        return sum(max(found.bytes, 1) for found in self._files[self.position :])
+
+    def due_in(self) -> float | None:
+        return None if self._complete else max(self._looked + LOOK_SECONDS - self._clock(), 0.0)
+
+    @property
+    def drained(self) -> bool:
+        return self._complete and self.position >= len(self._files)
+
+    def latest(self) -> str | None:
+        admitted = self._intake.admits(self)
+        end = self.position
+        while admitted > 0 and end < len(self._files):
+            admitted -= max(self._files[end].bytes, 1)
+            end += 1
+        if end > self.position:
+            self._intake.begins()
+        return json.dumps(end)
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
+        self.position = stop
+        chosen = self._files[first:stop]
+        self.last_bytes = sum(found.bytes for found in chosen)
+        self.batch = Batch({}, 0, min((f.seen for f in chosen), default=0.0), max((f.seen for f in chosen), default=0.0))
+        bundles = self._seats.bundles()
+        loads: list[list[Found]] = [[] for _ in bundles]
+        sizes = [0.0] * len(bundles)
+        # The largest first, each to the bundle that has the least to read for its instances.
+        for found in sorted(chosen, key=lambda one: (-one.bytes, one.path)):
+            index = min(range(len(bundles)), key=lambda i: sizes[i] / bundles[i].instances)
+            loads[index].append(found)
+            sizes[index] += max(found.bytes, 1)
+        shares = [
+            Share(bundle, load={"files": [found.path for found in load], "born": [load[0].seen, load[-1].seen]})
+            for bundle, load in zip(bundles, loads, strict=True)
+            if load
+        ]
+        return self._seats.partitions(shares)
+
+    def take_batch(self) -> Batch:
+        batch, self.batch = self.batch, Batch({})
+        return batch
+
+    def committed(self, end: str) -> None:
+        pass
+
+    def _look(self) -> None:
+        now = self._clock()
+        if self._complete or now < self._looked + LOOK_SECONDS:
+            return
+        self._looked = now
+        fresh = [found for found in _list(self._spec, self._operator, now) if found.path not in self._known]
+        if fresh:
+            self._record(fresh)
+            self._files += fresh
+            self._known.update(found.path for found in fresh)
+        self._complete = not self._spec.follow
+
+    def _recorded(self) -> list[tuple[str, int, float]]:
+        count = int(self._catalog.get_meta(self._key("parts")) or 0)
+        entries: list[tuple[str, int, float]] = []
+        for part in range(count):
+            entries += json.loads(self._catalog.get_meta(self._key(str(part))) or "[]")
+        return entries
+
+    def _record(self, fresh: Sequence[Found]) -> None:
+        count = int(self._catalog.get_meta(self._key("parts")) or 0)
+        self._catalog.set_meta(self._key(str(count)), json.dumps([list(vars(found).values()) for found in fresh]))
+        self._catalog.set_meta(self._key("parts"), str(count + 1))
+
+    def _key(self, name: str) -> str:
+        return f"files/{self._operator.name}/{name}"
+
+
+def _list(spec: FileSource, operator: Source, now: float) -> Iterator[Found]:
+    """Files by modification time, then name; hidden ones, which others are still writing, are passed over."""
+    filesystem, root = open_filesystem(spec.path)
+    try:
+        info = filesystem.get_file_info(root)
+        if info.type == pafs.FileType.File:
+            yield Found(root, info.size, now)
+            return
+        listed = filesystem.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=spec.follow))
+    except OSError as error:
+        raise PenstockError(
+            "FILE_NOT_FOUND",
+            f'the source "{operator.name}" cannot read {spec.path}: {error}.',
+            "Create the folder first, or correct the path.",
+            operator.where,
+        ) from None
+    files = [one for one in listed if one.type == pafs.FileType.File and not _hidden(one.path[len(root) :])]
+    for one in sorted(files, key=lambda one: (one.mtime_ns or 0, one.path)):
+        yield Found(one.path, one.size, now)
+
+
+def _hidden(path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Runs on the executors."""
+
+    spec: FileSource
+
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+        files = list((descriptor.load or {})["files"])
+        count = descriptor.instances
+        return [self._rows(files[index::count], bad_row) for index in range(count)]
+
+    def born(self, descriptor: Descriptor) -> tuple[float, float]:
+        born_from, born_to = (descriptor.load or {})["born"]
+        return born_from, born_to
+
+    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
+        spec = self.spec
+        filesystem, _ = open_filesystem(spec.path)
+        for path in files:
+            yield from read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row)

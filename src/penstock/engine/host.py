@@ -1,0 +1,189 @@
+"""Spark as a topology's host: a cluster that was started, a session on it, and which slot is which executor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.cluster.java import check_java
+from penstock.cluster.model import Cluster, Slot
+from penstock.cluster.provider import Executor, Provider
+from penstock.engine.session import open_session
+from penstock.engine.spark_internals import SparkInternals, missing
+from penstock.engine.streams import PlacedStreams, Streams
+from penstock.engine.unplaced import UnplacedStreams
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+
+class SparkHost:
+    """Started once, it can run one topology after the other. Only one can be open in a process: PySpark has one JVM."""
+
+    def __init__(
+        self, name: str, provider: Provider, settings: Settings, log_folder: Path, python_path: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.settings = settings
+        self.log = log_folder / "spark.log"
+        self.python_path = python_path
+        #: Why bundles are not placed; empty if they are.
+        self.unplaced_because = ""
+        self._spark: SparkSession | None = None
+        self._streams: Streams | None = None
+        self._lock = threading.Lock()
+        self._executors: dict[Slot, Executor | None] = {}
+        self._seen: frozenset[Executor] = frozenset()
+        self._environment = dict(os.environ)
+
+    def start(self) -> SparkHost:
+        check_java()
+        if SparkContext._active_spark_context is not None:
+            raise PenstockError(
+                "BAD_CLUSTER", "this process has a Spark session already.", "Stop it first: spark.stop()."
+            )
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self.provider.start()
+            with _output_to(self.log):
+                self._spark = open_session(self.name, self.provider, self.settings, self.python_path)
+            self._streams = self._choose_streams(self._spark)
+            self.bind(self.settings.cluster_timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _choose_streams(self, spark: SparkSession) -> Streams:
+        if self.settings.placement == "unplaced":
+            self.unplaced_because = "the setting placement=unplaced says so"
+        elif lacking := missing(spark):
+            self.unplaced_because = f"this Spark lacks {', '.join(lacking)}"
+        return UnplacedStreams() if self.unplaced_because else PlacedStreams(SparkInternals(spark))
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise RuntimeError("the host is not started")
+        return self._spark
+
+    @property
+    def streams(self) -> Streams:
+        if self._streams is None:
+            raise RuntimeError("the host is not started")
+        return self._streams
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.provider.cluster
+
+    def bind(self, deadline: float) -> None:
+        """Find out which slot is which executor, and wait until all are there."""
+        internals = SparkInternals(self.spark) if self._streams is None else self._streams.internals
+        if internals is None:
+            # Without placement a slot is only a name.
+            self._executors = dict.fromkeys(self.provider.cluster.slots)
+            return
+        bound = self.provider.bind(internals.executors, deadline)
+        with self._lock:
+            self._executors = dict(bound)
+            self._seen = frozenset(one for one in bound.values() if one is not None)
+
+    def refresh(self) -> bool:
+        """Notice executors that came or went; True if there were any."""
+        internals = self.streams.internals
+        if internals is None or not self._seen:
+            return False
+        alive = frozenset(internals.executors())
+        if alive == self._seen:
+            return False
+        self._seen = alive
+        try:
+            self.bind(0.0)
+        except PenstockError:
+            with self._lock:
+                gone = {slot for slot, one in self._executors.items() if one not in alive}
+                self._executors.update(dict.fromkeys(gone))
+        return True
+
+    def executor(self, slot: Slot) -> Executor | None:
+        with self._lock:
+            return self._executors.get(slot)
+
+    def bindings(self) -> dict[Slot, Executor | None]:
+        with self._lock:
+            return dict(self._executors)
+
+    def stop(self) -> None:
+        """End the session, its JVM and the cluster, in this order; every step is tried whatever happened before."""
+        try:
+            if self._spark is not None:
+                with suppress(Exception):
+                    self._spark.stop()
+                self._spark = None
+            _end_jvm()
+        finally:
+            self.provider.stop()
+            for name in ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+                if name in self._environment:
+                    os.environ[name] = self._environment[name]
+                else:
+                    os.environ.pop(name, None)
+
+    def __enter__(self) -> SparkHost:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _end_jvm() -> None:
+    """PySpark keeps its JVM until Python ends; a host that is stopped leaves no process behind."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The JVM ends when its standard input closes. It must be gone before the gateway is shut down: that waits for
+        # threads which wait for the JVM.
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Let the JVM that is started meanwhile inherit the log as its output: a terminal with a live table is no place for
+    Spark's start-up messages."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with log.open("ab") as file:
+        kept = [(number, os.dup(number)) for number in (1, 2)]
+        try:
+            for number, _ in kept:
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)

@@ -1,0 +1,147 @@
+"""What decides when an operator's next micro-batch starts and how much it reads. Spark asks; this answers, and waits.
+
+An operator that has nothing to do costs nothing: Spark's question blocks here until rows are published. An operator
+whose output channels are full is held back here, which is how back-pressure travels up to the sources.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.channels.log import Channels
+from penstock.engine.pacing import Pacer
+
+#: The longest that one question of Spark's is kept waiting: a query that is to stop must not hang.
+PATIENCE = 0.5
+
+
+class Supply(Protocol):
+    """One streaming input of an operator, as far as the intake is concerned."""
+
+    def available(self) -> int:
+        """Rows (or whatever the pacer counts) that could be read now."""
+
+    def due_in(self) -> float | None:
+        """Seconds until more could be there without anything being published; None if that never happens."""
+
+
+@dataclass
+class Turn:
+    """Where an operator is in its micro-batches."""
+
+    started: float | None = None
+    last_start: float = 0.0
+    last_overhead: float = 0.0
+    #: Questions that found nothing since the last batch ended. After two of them Spark has also run the batch without
+    #: rows that some stateful operators need to move their watermark.
+    empty_polls: int = 0
+
+
+class Intake:
+    """All supplies of one operator, and the gate in front of them."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        output_channels: Sequence[str],
+        pacer: Pacer,
+        linger: float,
+        *,
+        throttle: bool = True,
+        patient_at_once: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channels = channels
+        self._outputs = output_channels
+        self.pacer = pacer
+        self._linger = linger
+        self._throttle = throttle
+        self._patient_at_once = patient_at_once
+        self._clock = clock
+        self._supplies: list[Supply] = []
+        self._open = False
+        self.closed = False
+        self.turn = Turn()
+        self.throttled = False
+
+    def add(self, supply: Supply) -> None:
+        self._supplies.append(supply)
+
+    def open(self) -> None:
+        """Let rows in. A query is started closed, so that its state can be placed before its first batch."""
+        self._open = True
+        self._channels.notify()
+
+    def close(self) -> None:
+        """Let no further rows in, for good; a batch that has begun goes on."""
+        self._open, self.closed = False, True
+        self._channels.notify()
+
+    @property
+    def in_batch(self) -> bool:
+        return self.turn.started is not None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, and nothing to come from what has been published so far."""
+        return not self.in_batch and self.turn.empty_polls >= 2
+
+    def admits(self, supply: Supply) -> int:
+        """How much of this supply the next micro-batch may read; waits for rows when there are none."""
+        if supply is self._supplies[0]:
+            self._await_rows()
+        if self.in_batch and supply is self._supplies[0]:
+            return 0  # Spark asks again only when it has given up the batch; it will replay it
+        if not self._may_start():
+            return 0
+        total = sum(one.available() for one in self._supplies)
+        available = supply.available()
+        return min(available, max(1, self.pacer.bound() * available // max(total, 1))) if available else 0
+
+    def begins(self) -> None:
+        """A micro-batch with rows has been asked for."""
+        now = self._clock()
+        self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+
+    def ended(self, rows: int, busy: float) -> float:
+        """A micro-batch was published; returns how long it took."""
+        if self.turn.started is None:
+            return 0.0
+        seconds = self._clock() - self.turn.started
+        self.pacer.observe(rows, seconds, busy)
+        self.turn = Turn(last_start=self.turn.last_start, last_overhead=max(seconds - busy, 0.0))
+        return seconds
+
+    def _await_rows(self) -> None:
+        deadline = self._clock() + PATIENCE
+        if self.turn.empty_polls or self._patient_at_once:
+            while not self._ready() and (now := self._clock()) < deadline:
+                self._channels.wait(self._ready, min(deadline - now, self._next_change(now)))
+        if not self._ready():
+            self.turn.empty_polls += 1
+
+    def _ready(self) -> bool:
+        if not self._may_start():
+            return False
+        rows = sum(supply.available() for supply in self._supplies)
+        return rows > 0 and (rows >= self.pacer.bound() or self._clock() >= self._earliest_start())
+
+    def _may_start(self) -> bool:
+        self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
+        return self._open and not self.throttled
+
+    def _earliest_start(self) -> float:
+        """Not much sooner than the fixed cost of a batch after the last one: an operator with few rows should not spend
+        more than about half of its time on overhead."""
+        return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)
+
+    def _next_change(self, now: float) -> float:
+        if not self._open:
+            return PATIENCE
+        times = [due for supply in self._supplies if (due := supply.due_in()) is not None]
+        if any(supply.available() for supply in self._supplies):
+            times.append(self._earliest_start() - now)
+        return max(min(times, default=PATIENCE), 0.001)

@@ -1,0 +1,90 @@
+"""What a bundle reports with its batch: who ran where, what it read and wrote, and what that cost.
+
+It travels as JSON, never as a pickle, from the executor through the query to the driver, and into the catalog.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.channels.records import NewSegment
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """One Spark task's part of a micro-batch."""
+
+    slot: str
+    instances: int
+    partition: int
+    #: The executor that really ran it, as its own process sees it; None where that cannot be known.
+    executor: str | None
+    host: str
+    pid: int
+    rows_in: int
+    bytes_in: int
+    rows_out: Mapping[str, int]
+    #: Seconds in the operator's function, the most of any instance and of all together, and their CPU time.
+    busy: float
+    busy_total: float
+    cpu: float
+    #: Seconds from the start of the task to its end, reading and writing included.
+    seconds: float
+    born_from: float
+    born_to: float
+    segments: tuple[NewSegment, ...] = ()
+    #: Files that a sink has staged: (staged path, final path).
+    staged: tuple[tuple[str, str], ...] = ()
+    #: Rows that the function could not handle: skipped, or sent to the dead-letter output.
+    bad_rows: int = 0
+    bad_example: str = ""
+    #: Bytes read by the slot that wrote them.
+    traffic: Mapping[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> bytes:
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @staticmethod
+    def parse(text: bytes) -> BundleReport:
+        fields: dict[str, Any] = json.loads(text)
+        fields["segments"] = tuple(NewSegment(**segment) for segment in fields["segments"])
+        fields["staged"] = tuple((staged, final) for staged, final in fields["staged"])
+        return BundleReport(**fields)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """A whole micro-batch of an operator as the driver saw it."""
+
+    operator: str
+    batch: int
+    started: float
+    finished: float
+    rows_in: int
+    rows_out: Mapping[str, int]
+    bundles: tuple[BundleReport, ...]
+
+    @property
+    def busy(self) -> float:
+        return max((bundle.busy for bundle in self.bundles), default=0.0)
+
+    @property
+    def bad_rows(self) -> int:
+        return sum(bundle.bad_rows for bundle in self.bundles)
+
+    def as_json(self) -> str:
+        """Without the segments, which the catalog holds as rows of their own."""
+        bundles = [dataclasses.replace(bundle, segments=()) for bundle in self.bundles]
+        return json.dumps(dataclasses.asdict(dataclasses.replace(self, bundles=tuple(bundles))))
+
+
+def rows_out(bundles: Iterable[BundleReport]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for bundle in bundles:
+        for output, rows in bundle.rows_out.items():
+            total[output] = total.get(output, 0) + rows
+    return total

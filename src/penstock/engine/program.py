@@ -1,0 +1,78 @@
+"""What an executor needs to run bundles of an operator: its function, what it reads and what it writes.
+
+A program travels as one opaque block of bytes inside the query's closure and is unpacked once per worker process, so
+that a micro-batch does not pay for the user's function again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from penstock.channels.layout import Channel
+from penstock.channels.segments import SegmentStore
+from penstock.engine.splitting import Descriptor
+from penstock.errors import Location
+from penstock.topology.definition import OnError
+
+BadRow = Callable[[str, str], None]
+
+
+class Reader(Protocol):
+    """Gives each instance of a bundle its rows."""
+
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+        """One iterator per instance."""
+
+    def born(self, descriptor: Descriptor) -> tuple[float, float]:
+        """When the oldest and the newest of these rows came into the topology."""
+
+
+class FileWriter(Protocol):
+    """Writes the rows of a sink to a file that only appears under its final name once the batch is published."""
+
+    def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
+        """(staged path, final path)."""
+
+
+@dataclass(frozen=True)
+class Program:
+    operator: str
+    where: Location
+    reader: Reader | None
+    #: None passes rows on as they are: sources, sinks, and operators whose work Spark SQL does.
+    function: Callable[..., Any] | None
+    outputs: Mapping[str, pa.Schema]
+    #: The channels to write, by output.
+    channels: Mapping[str, tuple[Channel, ...]]
+    store: SegmentStore
+    on_error: OnError = OnError.FAIL
+    file_writer: FileWriter | None = None
+    #: The column that names the output of a row, where a DataFrame function has several outputs.
+    output_column: str | None = None
+
+    def pack(self) -> PackedProgram:
+        code: bytes = cloudpickle.dumps(self)
+        return PackedProgram(hashlib.sha256(code).hexdigest(), code)
+
+
+@dataclass(frozen=True)
+class PackedProgram:
+    digest: str
+    code: bytes
+
+    def unpack(self) -> Program:
+        program = _UNPACKED.get(self.digest)
+        if program is None:
+            # These bytes come from our own driver, through Spark's own authenticated closure.
+            program = _UNPACKED[self.digest] = cloudpickle.loads(self.code)
+        return program
+
+
+#: Programs this worker process has seen. A worker lives as long as its executor and sees each operator once.
+_UNPACKED: dict[str, Program] = {}

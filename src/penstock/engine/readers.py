@@ -1,0 +1,97 @@
+"""How a bundle reads its share, on the executor: from channels, from a rate source, from files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.channels.keys import drop_groups, rows_of_groups
+from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore
+from penstock.engine.program import BadRow
+from penstock.engine.splitting import Descriptor, Piece, Spread, cuts
+from penstock.sources.content import Content
+
+#: Rows of a rate source are made in batches of this many.
+RATE_BATCH_ROWS = MAX_BATCH_ROWS
+
+
+@dataclass(frozen=True)
+class ChannelReader:
+    """Pieces of segments. Shuffled rows are cut into equal parts, one an instance; groups of keys stay whole."""
+
+    store: SegmentStore
+
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+        count = descriptor.instances
+        shuffled = [piece for piece in descriptor.pieces if piece.spread is Spread.SHUFFLE]
+        others = [piece for piece in descriptor.pieces if piece.spread is not Spread.SHUFFLE]
+        ranges = cuts(sum(piece.stop - piece.start for piece in shuffled), [1] * count)
+        return [
+            itertools.chain(self._shuffled(shuffled, *ranges[index]), self._others(others, index, count))
+            for index in range(count)
+        ]
+
+    def born(self, descriptor: Descriptor) -> tuple[float, float]:
+        pieces = descriptor.pieces
+        return min(piece.born_from for piece in pieces), max(piece.born_to for piece in pieces)
+
+    def _shuffled(self, pieces: Sequence[Piece], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Rows [start, stop) of the pieces, counted over all of them."""
+        seen = 0
+        for piece in pieces:
+            rows = piece.stop - piece.start
+            low, high = max(start - seen, 0), min(stop - seen, rows)
+            seen += rows
+            if low < high:
+                yield from self.store.read(piece.path, piece.start + low, piece.start + high)
+
+    def _others(self, pieces: Sequence[Piece], index: int, count: int) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            if piece.spread is Spread.BROADCAST:
+                yield from self.store.read(piece.path, piece.start, piece.stop)
+                continue
+            low, high = cuts(piece.stop_group - piece.first_group, [1] * count)[index]
+            for batch in self.store.read(piece.path, piece.start, piece.stop):
+                mine = rows_of_groups(batch, piece.first_group + low, piece.first_group + high)
+                if mine.num_rows:
+                    yield mine
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
+
+    store: SegmentStore
+
+    def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
+        for piece in descriptor.pieces:
+            for batch in self.store.read(piece.path, piece.start, piece.stop):
+                if piece.spread is not Spread.BY_KEY:
+                    yield batch
+                elif piece.stop_group > piece.first_group:
+                    yield rows_of_groups(batch, piece.first_group, piece.stop_group)
+                else:
+                    yield drop_groups(batch)
+
+
+@dataclass(frozen=True)
+class RateReader:
+    """Rows [first, first + count) of a rate source's content, made here and now."""
+
+    content: Content
+
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+        load = descriptor.load or {}
+        ranges = cuts(load["count"], [1] * descriptor.instances)
+        return [self._rows(load["first"] + low, load["first"] + high) for low, high in ranges]
+
+    def born(self, descriptor: Descriptor) -> tuple[float, float]:
+        load = descriptor.load or {}
+        return load["born_from"], load["born_to"]
+
+    def _rows(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        for start in range(first, stop, RATE_BATCH_ROWS):
+            yield self.content.rows(start, min(RATE_BATCH_ROWS, stop - start))

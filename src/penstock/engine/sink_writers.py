@@ -1,0 +1,141 @@
+"""How sinks write. Parquet is written by the bundles themselves and appears when its batch is published; JDBC, the
+console and the user's own function get each micro-batch as a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from penstock.channels.segments import open_filesystem
+from penstock.engine.manifest import BatchReport
+from penstock.engine.program import FileWriter
+from penstock.errors import PenstockError
+from penstock.sinks import ConsoleSink, FunctionSink, JdbcSink, ParquetSink
+from penstock.topology.definition import SinkSpec
+
+#: Readers of a folder skip what starts with an underscore: Spark, Hive, pyarrow and pandas agree on that.
+STAGING = "_staging"
+
+
+class BatchWriter(Protocol):
+    def write(self, frame: DataFrame, batch: int) -> None: ...
+
+
+def file_writer(spec: SinkSpec) -> FileWriter | None:
+    return ParquetWriter(_absolute(spec.path)) if isinstance(spec, ParquetSink) else None
+
+
+def batch_writer(spec: SinkSpec) -> BatchWriter | None:
+    if isinstance(spec, FunctionSink):
+        return FunctionWriter(spec)
+    if isinstance(spec, ConsoleSink):
+        return ConsoleWriter(spec)
+    if isinstance(spec, JdbcSink):
+        return JdbcWriter(spec)
+    return None
+
+
+def _absolute(path: str) -> str:
+    return path if ":" in path.partition("/")[0] else str(Path(path).absolute())
+
+
+@dataclass(frozen=True)
+class ParquetWriter:
+    """Runs on the executors. A file is staged first, so that no reader of the folder ever sees a part of a batch."""
+
+    path: str
+
+    def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
+        filesystem, root = open_filesystem(self.path)
+        staged = f"{root}/{STAGING}/{name}-{uuid4().hex}.parquet"
+        filesystem.create_dir(f"{root}/{STAGING}", recursive=True)
+        pq.write_table(pa.Table.from_batches(batches), staged, filesystem=filesystem)
+        scheme = self.path if ":" in self.path else ""
+        return f"{scheme}|{staged}", f"{root}/{name}.parquet"
+
+
+def finish_files(report: BatchReport) -> None:
+    """Give the staged files of a published batch their final names. Done again after a crash, it changes nothing."""
+    for bundle in report.bundles:
+        for marked, final in bundle.staged:
+            uri, _, staged = marked.partition("|")
+            filesystem = open_filesystem(uri)[0] if uri else pafs.LocalFileSystem()
+            with suppress(FileNotFoundError):  # moved already, before the driver died
+                filesystem.move(staged, final)
+
+
+@dataclass(frozen=True)
+class FunctionWriter:
+    spec: FunctionSink
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        self.spec.function(frame, batch)
+
+
+@dataclass(frozen=True)
+class ConsoleWriter:
+    spec: ConsoleSink
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        if batch % self.spec.every == 0:
+            frame.show(self.spec.rows, truncate=False)
+
+
+@dataclass(frozen=True)
+class JdbcWriter:
+    """Appends. With a batch column, what an earlier attempt at the same batch wrote is deleted first."""
+
+    spec: JdbcSink
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        spec = self.spec
+        if spec.batch_column is not None:
+            self._forget(frame, batch)
+            frame = frame.withColumn(spec.batch_column, F.lit(batch).cast("long"))
+        try:
+            frame.write.jdbc(spec.url, spec.table, mode="append", properties=dict(spec.properties))
+        except Exception as error:
+            raise self._problem(error) from error
+
+    def _forget(self, frame: DataFrame, batch: int) -> None:
+        jvm: Any = frame.sparkSession.sparkContext._jvm
+        properties = jvm.java.util.Properties()
+        for key, value in self.spec.properties.items():
+            properties.setProperty(key, value)
+        try:
+            if "driver" in self.spec.properties:
+                jvm.java.lang.Class.forName(self.spec.properties["driver"])
+            connection = jvm.java.sql.DriverManager.getConnection(self.spec.url, properties)
+        except Exception as error:
+            raise self._problem(error) from error
+        try:
+            tables = connection.getMetaData().getTables(None, None, None, None)
+            known = set()
+            while tables.next():
+                known.add(str(tables.getString("TABLE_NAME")).lower())
+            if self.spec.table.rpartition(".")[2].strip('"`').lower() in known:
+                statement = connection.prepareStatement(
+                    f"DELETE FROM {self.spec.table} WHERE {self.spec.batch_column} = ?"  # noqa: S608 - the user's own table
+                )
+                statement.setLong(1, batch)
+                statement.executeUpdate()
+        finally:
+            connection.close()
+
+    def _problem(self, error: Exception) -> PenstockError:
+        lines = [line for line in str(error).splitlines() if "Exception" in line] or str(error).splitlines()
+        return PenstockError(
+            "BAD_SINK",
+            f'the table "{self.spec.table}" cannot be written: {lines[0][:300]}.',
+            "Is the database up, the driver's jar on Spark's class path, and the user allowed to write?",
+        )

@@ -1,0 +1,356 @@
+"""All that Penstock does with Spark beyond its public interfaces. One trick a method, one test a trick.
+
+Written against Spark 4.3. `missing()` says what another version lacks; operators then run unplaced (see unplaced.py).
+
+1. executors(): which executors are alive, and on which host.
+2. placed_stream(): a streaming source whose partitions and their executors are chosen anew at every micro-batch.
+3. start(): a query whose sink is a Python object; unlike foreachBatch it does not plan the batch a second time.
+4. place_state(), state_location(): on which executor a state partition is to be at the next micro-batch, and is now.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from penstock.cluster.provider import Executor
+
+DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_SOURCE = f"{_STREAMING}.Source"
+_SINK = f"{_STREAMING}.Sink"
+_CLASSES = (
+    _SOURCE,
+    _SINK,
+    f"{_STREAMING}.runtime.StreamingExecutionRelation",
+    f"{_STREAMING}.runtime.SerializedOffset",
+    f"{_STREAMING}.state.StateStoreId",
+    f"{_STREAMING}.state.StateStoreProviderId",
+    "org.apache.spark.sql.classic.Dataset",
+    "org.apache.spark.sql.catalyst.expressions.GenericInternalRow",
+)
+
+
+class Feed(Protocol):
+    """What stands behind a placed stream. Offsets are JSON texts; Spark keeps them, and compares them as texts."""
+
+    def latest(self) -> str | None:
+        """Up to where the next micro-batch may read; None if there is nothing at all yet. May wait for rows."""
+
+    def partitions(self, start: str | None, end: str) -> Sequence[tuple[bytes, Executor | None]]:
+        """A descriptor a partition, and the executor that shall run it."""
+
+    def committed(self, end: str) -> None:
+        """Spark will never ask again for anything before this offset."""
+
+
+class BatchSink(Protocol):
+    """What stands behind a query started by `start`."""
+
+    def wants(self, batch: int) -> bool:
+        """Asked before a batch runs; False if it is known to be done, so that it need not run again."""
+
+    def take(self, batch: int, reports: Sequence[bytes]) -> None:
+        """The first column of all rows of a batch. It may come again after a restart."""
+
+
+def missing(spark: SparkSession) -> list[str]:
+    """What this Spark lacks of all that is used here; empty if bundles can be placed."""
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        return ["a classic Spark session (this one is Spark Connect)"]
+    loader = spark.sparkContext._jvm.java.lang.Class  # type: ignore[union-attr]
+    lacking = []
+    for name in _CLASSES:
+        try:
+            loader.forName(name)
+        except Py4JError:
+            lacking.append(name)
+    for description, probe in (
+        ("StreamingQueryManager.stateStoreCoordinator", lambda: _manager(session).stateStoreCoordinator()),
+        ("SparkContext.statusStore", lambda: spark.sparkContext._jsc.sc().statusStore().executorList(True)),
+    ):
+        try:
+            probe()
+        except (Py4JError, PySparkException):
+            lacking.append(description)
+    return lacking
+
+
+def _manager(session: Any) -> Any:
+    return session.sessionState().streamingQueryManager()
+
+
+class SparkInternals:
+    """The tricks, over one session. References to Java classes are kept: looking one up costs several round trips."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        context = spark.sparkContext
+        self._gateway: Any = context._gateway
+        self._context = context._jsc.sc()
+        self._jvm: Any = context._jvm
+        ensure_callback_server_started(self._gateway)
+        self._option = self._java("scala.Option")
+        self._converters = self._java("scala.jdk.javaapi.CollectionConverters")
+        self._list = self._java("java.util.ArrayList")
+        self._object = self._java("java.lang.Object")
+        self._pair = self._java("scala.Tuple2")
+        self._row = self._java("org.apache.spark.sql.catalyst.expressions.GenericInternalRow")
+        self._offset = self._java(f"{_STREAMING}.runtime.SerializedOffset")
+        self._class = self._java("java.lang.Class")
+        self._row_tag = self._java("scala.reflect.ClassTag").apply(
+            self._class.forName("org.apache.spark.sql.catalyst.InternalRow")
+        )
+        self._schema = self._java("org.apache.spark.sql.types.DataType").fromJson(DESCRIPTOR.json())
+        self._anywhere = self._seq([])
+        self._places: dict[Executor, Any] = {}
+
+    def executors(self) -> list[Executor]:
+        """The live executors but the driver."""
+        found = []
+        summaries = self._context.statusStore().executorList(True)
+        for summary in self._converters.asJava(summaries):
+            if summary.id() != "driver":
+                host = summary.hostPort().rpartition(":")[0]
+                found.append(Executor(summary.id(), host, summary.totalCores()))
+        return found
+
+    def placed_stream(self, spark: SparkSession, name: str, feed: Feed, failed: Callable[[Exception], None]) -> DataFrame:
+        """A streaming DataFrame of descriptors in `spark`, which is this session or one made from it."""
+        session = spark._jsparkSession
+        relation = self._java(f"{_STREAMING}.runtime.StreamingExecutionRelation")
+        attributes = spark.createDataFrame([], DESCRIPTOR)._jdf.queryExecution().analyzed().output()
+        unnamed = getattr(relation, "$lessinit$greater$default$4")()
+        source = _PlacedSource(self, name, feed, session, failed)
+        plan = relation(source, attributes, self._option.empty(), unnamed, session)
+        # Found through its package: a companion object is not a class that JavaClass could name.
+        companion = getattr(getattr(self._jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
+        return DataFrame(companion.ofRows(session, plan), spark)
+
+    def start(
+        self, frame: DataFrame, name: str, checkpoint: str, output_mode: str, sink: BatchSink, failed: Callable[[Exception], None]
+    ) -> StreamingQuery:
+        """Start a query that gives the first column of every micro-batch to `sink`."""
+        manager = _manager(frame.sparkSession._jsparkSession)
+        mode = getattr(self._java("org.apache.spark.sql.streaming.OutputMode"), output_mode.capitalize())()
+        at_once = self._java("org.apache.spark.sql.streaming.Trigger").ProcessingTime(0)
+        no_options = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(self._java("java.util.HashMap")())
+        none = self._option.empty()
+        clock = getattr(manager, "startQuery$default$11")()
+        query = manager.startQuery(
+            self._option.apply(name),
+            none,
+            self._option.apply(checkpoint),
+            frame._jdf,
+            no_options,
+            _PythonSink(self, name, sink, frame.sparkSession, failed),
+            mode,
+            True,
+            True,
+            at_once,
+            clock,
+            none,
+            none,
+        )
+        return StreamingQuery(query)
+
+    def place_state(self, query: StreamingQuery, store: StateStore, executor: Executor) -> None:
+        """Spark runs this state partition there from the next micro-batch on, and loads its state if it must."""
+        self._coordinator(query).reportActiveInstance(
+            self._provider_id(query, store), executor.host, executor.id, self._anywhere
+        )
+
+    def state_location(self, query: StreamingQuery, store: StateStore) -> str | None:
+        """`executor_<host>_<id>` of the executor that has this state partition loaded, as Spark sees it."""
+        location = self._coordinator(query).getLocation(self._provider_id(query, store))
+        return str(location.get()) if location.isDefined() else None
+
+    def state_folder(self, query: StreamingQuery) -> str:
+        """The state folder of a query's checkpoint, spelt as Spark spells it in the identity of a state partition."""
+        return f"{query._jsq.streamingQuery().resolvedCheckpointRoot()}/state"
+
+    def stateful_operators(self, frame: DataFrame) -> tuple[int, bool]:
+        """How many stateful operators a streaming DataFrame has, and whether one of them is a join of two streams."""
+        plan = frame._jdf.queryExecution().analyzed()
+        nodes = [str(node.nodeName()) for node in self._nodes(plan) if node.isStreaming()]
+        stateful = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit", "Distinct")
+        joins = sum(
+            1
+            for node in self._nodes(plan)
+            if node.nodeName() == "Join" and all(child.isStreaming() for child in self._converters.asJava(node.children()))
+        )
+        return sum(any(name.startswith(kind) for kind in stateful) for name in nodes) + joins, joins > 0
+
+    def _nodes(self, plan: Any) -> list[Any]:
+        nodes = [plan]
+        for child in self._converters.asJava(plan.children()):
+            nodes += self._nodes(child)
+        return nodes
+
+    def _coordinator(self, query: StreamingQuery) -> Any:
+        return _manager(self.spark._jsparkSession).stateStoreCoordinator()
+
+    def _provider_id(self, query: StreamingQuery, store: StateStore) -> Any:
+        identity = self._java(f"{_STREAMING}.state.StateStoreId")(
+            store.checkpoint, store.operator, store.partition, store.name
+        )
+        run = self._java("java.util.UUID").fromString(str(query.runId))
+        return self._java(f"{_STREAMING}.state.StateStoreProviderId")(identity, run)
+
+    def _java(self, name: str) -> Any:
+        return JavaClass(name, self._gateway._gateway_client)
+
+    def _seq(self, items: Sequence[Any]) -> Any:
+        array = self._list()
+        for item in items:
+            array.add(item)
+        return self._converters.asScala(array).toSeq()
+
+    def _place(self, executor: Executor | None) -> Any:
+        if executor is None:
+            return self._anywhere
+        place = self._places.get(executor)
+        if place is None:
+            place = self._places[executor] = self._seq([f"executor_{executor.host}_{executor.id}"])
+        return place
+
+    def _frame_of(self, session: Any, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
+        """A streaming batch of one row a partition, each with its preferred executor."""
+        pairs = self._list()
+        for descriptor, executor in partitions:
+            values = self._gateway.new_array(self._object, 1)
+            values[0] = bytearray(descriptor)
+            pairs.add(self._pair(self._row(values), self._place(executor)))
+        rows = self._context.makeRDD(self._converters.asScala(pairs).toSeq(), self._row_tag)
+        return session.internalCreateDataFrame(rows, self._schema, True)
+
+    def _empty_frame(self, session: Any) -> Any:
+        rows = self._context.emptyRDD(self._row_tag)
+        return session.internalCreateDataFrame(rows, self._schema, True)
+
+    def _offset_of(self, text: str) -> Any:
+        return self._offset(text)
+
+
+class StateStore(Protocol):
+    """Which state partition: the checkpoint's state folder, the stateful operator in the query, the partition, the store."""
+
+    @property
+    def checkpoint(self) -> str: ...
+    @property
+    def operator(self) -> int: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+class _CalledFromJava:
+    """A Python object that Java calls. What goes wrong here is kept for the driver, and Java gets a short text: Spark
+    runs a regular expression over the message that overflows its stack on a Python traceback."""
+
+    def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
+        self._name = name
+        self._failed = failed
+
+    def _call(self, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except Exception as error:
+            self._failed(error)
+            raise RuntimeError(f"{self._name} failed; the driver knows why") from None
+
+    def toString(self) -> str:
+        return self._name
+
+    def hashCode(self) -> int:
+        return zlib.crc32(self._name.encode()) & 0x7FFFFFFF
+
+    def equals(self, other: Any) -> bool:
+        return False
+
+
+class _PlacedSource(_CalledFromJava):
+    """Trick 2: Spark's Source interface, answered in Python through Py4J's callback server."""
+
+    def __init__(
+        self, internals: SparkInternals, name: str, feed: Feed, session: Any, failed: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(name, failed)
+        self._internals = internals
+        self._feed = feed
+        self._session = session
+
+    def schema(self) -> Any:
+        return self._internals._schema
+
+    def getOffset(self) -> Any:
+        text = self._call(self._feed.latest)
+        internals = self._internals
+        return internals._option.empty() if text is None else internals._option.apply(internals._offset_of(text))
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        def batch() -> Any:
+            begin = start.get().json() if start.isDefined() else None
+            partitions = self._feed.partitions(begin, end.json())
+            if not partitions:
+                return self._internals._empty_frame(self._session)
+            return self._internals._frame_of(self._session, partitions)
+
+        return self._call(batch)
+
+    def commit(self, end: Any) -> None:
+        self._call(lambda: self._feed.committed(end.json()))
+
+    def stop(self) -> None:
+        pass
+
+    def initialOffset(self) -> Any:
+        raise NotImplementedError("only sources of the second version have one")
+
+    def deserializeOffset(self, text: str) -> Any:
+        return self._internals._offset_of(text)
+
+    class Java:
+        implements = (_SOURCE,)
+
+
+class _PythonSink(_CalledFromJava):
+    """Trick 3: Spark's Sink interface, answered in Python."""
+
+    def __init__(
+        self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession, failed: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(name, failed)
+        self._internals = internals
+        self._sink = sink
+        self._spark = spark
+
+    def addBatch(self, batch: int, frame: Any) -> None:
+        def take() -> None:
+            if self._sink.wants(batch):
+                self._sink.take(batch, [bytes(row[0]) for row in DataFrame(frame, self._spark).collect()])
+
+        self._call(take)
+
+    def name(self) -> str:
+        return self._name
+
+    def schema(self) -> Any:
+        return self._internals._schema
+
+    def capabilities(self) -> Any:
+        return self._internals._java("java.util.HashSet")()
+
+    class Java:
+        implements = (_SINK,)

@@ -1,0 +1,159 @@
+"""How a micro-batch is shared out: which rows go to which bundle. Pure, so that its invariants can be tested.
+
+Every row of the batch is in exactly one share (shuffle), in the one share of its key's group (by key), or in every
+share (broadcast), and a slot's part is in proportion to its instances.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from penstock.channels.records import Segment
+from penstock.cluster.model import Slot
+
+
+class Spread(StrEnum):
+    """How the rows of one input reach the instances."""
+
+    SHUFFLE = "shuffle"
+    BY_KEY = "by_key"
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One Spark task of an operator on a slot, with its part of the instances there."""
+
+    slot: Slot
+    instances: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows [start, stop) of one segment, of groups [first_group, stop_group) where the input is split by key."""
+
+    path: str
+    start: int
+    stop: int
+    spread: Spread
+    born_from: float
+    born_to: float
+    #: Who wrote it: traffic from slot to slot is counted from this.
+    producer_slot: str
+    first_group: int = 0
+    stop_group: int = 0
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one bundle does in one micro-batch: pieces of channels, or whatever else a source reads."""
+
+    bundle: Bundle
+    pieces: tuple[Piece, ...] = ()
+    #: Of sources only: what to read, in the source's own words.
+    load: Mapping[str, Any] | None = None
+
+    def as_descriptor(self) -> bytes:
+        """The text that travels to the executor in the query's only column."""
+        pieces = [list(vars(piece).values()) for piece in self.pieces]
+        text = {"slot": self.bundle.slot.name, "instances": self.bundle.instances, "pieces": pieces, "load": self.load}
+        return json.dumps(text).encode()
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A share as its executor sees it."""
+
+    slot: str
+    instances: int
+    pieces: tuple[Piece, ...]
+    load: Mapping[str, Any] | None
+
+    @staticmethod
+    def parse(text: bytes) -> Descriptor:
+        fields = json.loads(text)
+        pieces = tuple(Piece(*piece[:3], Spread(piece[3]), *piece[4:]) for piece in fields["pieces"])
+        return Descriptor(fields["slot"], fields["instances"], pieces, fields["load"])
+
+
+@dataclass(frozen=True)
+class InputRange:
+    """The rows [start, stop) of one channel that are in the batch, and the segments that hold them."""
+
+    segments: Sequence[Segment]
+    start: int
+    stop: int
+    spread: Spread
+    groups: int = 1
+
+
+def bundles_of(slots: Mapping[Slot, int]) -> list[Bundle]:
+    """A slot's instances as min(instances, cores) tasks: Python threads share a lock, so cores need processes."""
+    bundles = []
+    for slot, instances in sorted(slots.items()):
+        processes = min(instances, slot.cores)
+        for index in range(processes):
+            bundles.append(Bundle(slot, part(instances, index, processes)))
+    return bundles
+
+
+def part(total: int, index: int, parts: int) -> int:
+    """The size of one of `parts` nearly equal parts of a whole number."""
+    return total * (index + 1) // parts - total * index // parts
+
+
+def cuts(total: int, weights: Sequence[int], turn: int = 0) -> list[tuple[int, int]]:
+    """[start, stop) for each weight, in proportion. `turn` says who is first, so that small batches go around."""
+    order = [(turn + index) % len(weights) for index in range(len(weights))]
+    whole, seen = sum(weights), 0
+    ranges = [(0, 0)] * len(weights)
+    for index in order:
+        start = total * seen // whole
+        seen += weights[index]
+        ranges[index] = (start, total * seen // whole)
+    return ranges
+
+
+def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share]:
+    """The shares of a micro-batch; a bundle that gets no row has none."""
+    weights = [bundle.instances for bundle in bundles]
+    pieces: list[list[Piece]] = [[] for _ in bundles]
+    for item in inputs:
+        if item.spread is Spread.SHUFFLE:
+            ranges = cuts(item.stop - item.start, weights, turn=item.start % len(bundles))
+            for index, (low, high) in enumerate(ranges):
+                pieces[index] += _pieces(item, item.start + low, item.start + high)
+        elif item.spread is Spread.BY_KEY:
+            # The same cut whatever the batch, so that a key stays with its bundle while the placement stays.
+            for index, (low, high) in enumerate(cuts(item.groups, weights)):
+                if low < high:
+                    pieces[index] += _pieces(item, item.start, item.stop, low, high)
+        else:
+            for mine in pieces:
+                mine += _pieces(item, item.start, item.stop)
+    return [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True) if mine]
+
+
+def _pieces(item: InputRange, start: int, stop: int, first_group: int = 0, stop_group: int = 0) -> list[Piece]:
+    found = []
+    for segment in item.segments:
+        low, high = max(start, segment.first_row), min(stop, segment.stop_row)
+        if low < high:
+            found.append(
+                Piece(
+                    segment.path,
+                    low - segment.first_row,
+                    high - segment.first_row,
+                    item.spread,
+                    segment.born_from,
+                    segment.born_to,
+                    segment.slot,
+                    first_group,
+                    stop_group,
+                )
+            )
+    return found

@@ -1,0 +1,100 @@
+"""Where a topology's state is: catalog, segments, checkpoints. One process at a time, and only for the topology it fits."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.channels.catalog import Catalog
+from penstock.errors import PenstockError
+from penstock.topology.definition import Keyed, Source, TopologyDefinition
+from penstock.topology.schema import schema_text
+
+_SHAPE = "shape"
+
+
+@dataclass
+class StateFolder:
+    """A folder that is held by this process until it is released; a temporary one is deleted then."""
+
+    path: Path
+    temporary: bool
+    _lock: IO[str]
+
+    @staticmethod
+    def hold(path: str | None) -> StateFolder:
+        folder = Path(tempfile.mkdtemp(prefix="penstock-")) if path is None else Path(path).absolute()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = (folder / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise PenstockError(
+                "STATE_IN_USE", f"the state folder {folder} cannot be used: {error}.", "Give another one with --state."
+            ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise PenstockError(
+                "STATE_IN_USE",
+                f"process {holder} runs on the state folder {folder}.",
+                "Stop it first, or give another folder with --state.",
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        return StateFolder(folder, path is None, lock)
+
+    def release(self) -> None:
+        self._lock.close()
+        if self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def sub(self, name: str) -> str:
+        folder = self.path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return str(folder)
+
+
+def check_fit(definition: TopologyDefinition, catalog: Catalog) -> None:
+    """Refuse state that another topology wrote: Spark would go on with the old number of tasks, or fail on old rows."""
+    shape = _shape(definition)
+    recorded = catalog.get_meta(_SHAPE)
+    if recorded is not None:
+        for operator, old in json.loads(recorded).items():
+            new = shape.get(operator)
+            if new is not None and new != old:
+                changed = ", ".join(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
+                raise PenstockError(
+                    "STATE_DOES_NOT_FIT",
+                    f'"{operator}" has changed ({changed}) since the state was written.',
+                    "Undo the change, or start with a new state folder.",
+                    definition.operator(operator).where,
+                )
+    catalog.set_meta(_SHAPE, json.dumps(shape))
+
+
+def _shape(definition: TopologyDefinition) -> dict[str, dict[str, Any]]:
+    """What must not change between two runs on the same state."""
+    shape: dict[str, dict[str, Any]] = {}
+    for operator in definition.operators:
+        inputs = [f"{stream.producer}.{stream.output}" for stream in definition.inputs_of(operator.name)]
+        facts: dict[str, Any] = {
+            "kind": operator.kind,
+            "inputs": inputs,
+            "outputs": {name: schema_text(schema) for name, schema in operator.outputs.items()},
+        }
+        if isinstance(operator, Keyed):
+            facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
+        if isinstance(operator, Source):
+            facts["source"] = operator.spec.kind
+        shape[operator.name] = facts
+    return shape

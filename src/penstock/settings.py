@@ -1,0 +1,136 @@
+"""Every setting, declared once: name, type, default, range, meaning. docs/settings.md is generated from this list."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+
+
+def _setting(
+    default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
+) -> Any:
+    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
+
+    batch_interval: float = _setting(
+        0.5, "Seconds that a micro-batch should take under load; batches are bounded to stay near it.", low=0.05, high=600
+    )
+    batch_linger: float = _setting(
+        0.1,
+        "Seconds between the starts of two micro-batches of an operator that is not busy: shorter gives a lower latency, "
+        "longer leaves more of the processor to others.",
+        low=0.0,
+        high=60,
+    )
+    batch_rows: int = _setting(1_000_000, "The most rows in one micro-batch of an operator.", low=1)
+    batch_bytes: int = _setting(128 << 20, "The most bytes in one micro-batch of an operator.", low=1024)
+    backlog_rows: int = _setting(2_000_000, "Rows that may wait in front of an operator.", low=1)
+    backlog_bytes: int = _setting(512 << 20, "Bytes that may wait in front of an operator.", low=1024)
+    backlog_policy: str = _setting(
+        "throttle",
+        "What happens at that bound: the operators before it wait, up to the sources (throttle), or it is ignored (spill).",
+        choices=("throttle", "spill"),
+    )
+    catalog: str = _setting("", "URL of the catalog (postgresql://...); empty is an SQLite file in the state folder.")
+    catalog_durability: str = _setting(
+        "process",
+        "What the SQLite catalog survives without losing a published batch: the end of the process, or a power cut as "
+        "well (Spark's own checkpoint files are not synced either).",
+        choices=("process", "power"),
+    )
+    segments: str = _setting(
+        "", "Where segments are: a folder or a pyarrow file-system URI that all machines see; empty is in the state folder."
+    )
+    segment_compression: str = _setting(
+        "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")
+    )
+    slot_cores: int = _setting(1, "Cores of a slot: the most processes that a bundle may use there.", low=1, high=1024)
+    slot_memory_mb: int = _setting(1024, "Memory of a slot's executor in MB (standalone clusters).", low=512)
+    driver_memory_mb: int = _setting(1024, "Memory of the Spark driver in MB.", low=512)
+    locality_wait: float = _setting(
+        30.0, "Seconds that Spark waits for the slot that the placement names before it runs a bundle elsewhere.", low=0
+    )
+    state_store: str = _setting("rocksdb", "Spark's state store for keyed operators.", choices=("rocksdb", "memory"))
+    task_retries: int = _setting(
+        4, "How often Spark may run a bundle in all before its failure ends the topology.", low=1, high=100
+    )
+    placement: str = _setting(
+        "auto",
+        "auto places bundles on their slots; unplaced uses public Spark interfaces only and lets Spark choose.",
+        choices=("auto", "unplaced"),
+    )
+    drain_seconds: float = _setting(60.0, "How long a stop waits for what is under way to reach the sinks.", low=0)
+    cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to come up.", low=1)
+    retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check(field, getattr(self, field.name))
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Settings:
+        """Settings from names and values; text (from a command line) is read as the setting's type."""
+        fields = {field.name: field for field in dataclasses.fields(Settings)}
+        for name in values:
+            if name not in fields:
+                known = ", ".join(sorted(fields))
+                raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', f"There are: {known}.")
+        return Settings(**{name: _read(fields[name], value) for name, value in values.items()})
+
+
+def _type_of(field: dataclasses.Field[Any]) -> type:
+    return type(field.default)
+
+
+def _read(field: dataclasses.Field[Any], value: Any) -> Any:
+    if not isinstance(value, str) or _type_of(field) is str:
+        return value
+    try:
+        return _type_of(field)(value)
+    except ValueError:
+        return value  # _check names the mistake
+
+
+def _check(field: dataclasses.Field[Any], value: Any) -> None:
+    wanted = _type_of(field)
+    right = isinstance(value, int | float) if wanted is float else isinstance(value, wanted)
+    low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+    if not right or isinstance(value, bool):
+        problem = f"must be a {'number' if wanted is float else wanted.__name__}"
+    elif choices and value not in choices:
+        problem = f"must be one of {', '.join(choices)}"
+    elif low is not None and not value >= low:
+        problem = f"must be at least {low}"
+    elif high is not None and not value <= high:
+        problem = f"must be at most {high}"
+    else:
+        return
+    raise PenstockError("BAD_SETTING", f"{field.name}={value!r} {problem}.", field.metadata["meaning"])
+
+
+def reference() -> list[dict[str, str]]:
+    """One row a setting, for the documentation and `penstock settings`."""
+    rows = []
+    for field in dataclasses.fields(Settings):
+        low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+        bounds = [f"at least {low}"] if low is not None else []
+        bounds += [f"at most {high}"] if high is not None else []
+        rows.append(
+            {
+                "name": field.name,
+                "type": _type_of(field).__name__,
+                "default": str(field.default) if field.default != "" else "(empty)",
+                "range": ", ".join(choices) if choices else ", ".join(bounds),
+                "meaning": field.metadata["meaning"],
+            }
+        )
+    return rows

@@ -1,0 +1,165 @@
+"""CSV: columns by name where there is a header, else by position.
+
+Values are read as text first and converted after, so that a row with a bad value can be told from its neighbours
+without reading the file again, and line breaks within quotes never matter.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+from pyarrow import fs as pafs
+
+from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
+from penstock.sources.mistakes import bad_source
+
+BLOCK_BYTES = 4 << 20
+#: A moment that ends in its zone; the time of day must be there, or the day of the month would look like an offset.
+_ZONED = r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """How a CSV file is written: whether its first line names the columns, and what stands between two values."""
+
+    header: bool = True
+    separator: str = ","
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """One file. Its records are numbered from 1, the header included, blank lines not."""
+
+    fs: pafs.FileSystem
+    path: str
+    schema: pa.Schema
+    options: CsvOptions
+    bad: BadRows
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """A batch for every few megabytes of text. An empty value is null, except in a string column."""
+        names = self._names()
+        if not names:
+            return  # An empty file, without even a header.
+        malformed: list[pv.InvalidRow] = []
+        record = 1 + self.options.header
+        for text in self._text(names, malformed):
+            self._report(malformed)
+            yield from together(self._good_rows(text, record))
+            record += text.num_rows
+        self._report(malformed)
+
+    def _names(self) -> list[str]:
+        if not self.options.header:
+            return list(self.schema.names)
+        names = next((fields for _, fields in self._records()), [])
+        if names and not set(names) & set(self.schema.names):
+            raise bad_source(
+                f'"{self.path}" has none of the columns {", ".join(self.schema.names)}, but {", ".join(names)}.',
+                "Use the names of the file's header, or header=False if it has none.",
+            )
+        return names
+
+    def _text(self, names: list[str], malformed: list[pv.InvalidRow]) -> Iterator[pa.RecordBatch]:
+        """The values as they are written; rows with too few or too many of them are set aside."""
+
+        def set_aside(row: pv.InvalidRow) -> str:
+            malformed.append(row)
+            return "skip"
+
+        try:
+            with self.fs.open_input_stream(self.path) as stream:
+                yield from pv.open_csv(
+                    stream,
+                    pv.ReadOptions(
+                        use_threads=False,
+                        block_size=BLOCK_BYTES,
+                        column_names=None if self.options.header else names,
+                    ),
+                    pv.ParseOptions(
+                        delimiter=self.options.separator, newlines_in_values=True, invalid_row_handler=set_aside
+                    ),
+                    # Not strings: one value that is not UTF-8 would fail the whole block.
+                    pv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), null_values=[]),
+                )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" not in str(error):  # A header and nothing else is an empty file, not a mistake.
+                raise bad_source(
+                    f'"{self.path}" cannot be read as CSV: {error}.', "Is this the right format?"
+                ) from None
+
+    def _good_rows(self, text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
+        names = text.schema.names
+        columns = [text.column(names.index(name)) if name in names else None for name in self.schema.names]
+
+        def convert(first: int, count: int) -> pa.RecordBatch:
+            converted = [
+                pa.nulls(count, field.type) if column is None else _from_text(column.slice(first, count), field.type)
+                for field, column in zip(self.schema, columns, strict=True)
+            ]
+            return in_schema(converted, self.schema)
+
+        def report(index: int, error: str) -> None:
+            values = [column[index].as_py().decode("utf-8", "replace") for column in text.columns]
+            self.bad.report(self._written(values), error, lambda: self._place(first_record + index))
+
+        return keep_good(convert, 0, text.num_rows, report)
+
+    def _report(self, malformed: list[pv.InvalidRow]) -> None:
+        for row in malformed:
+            number = row.number
+            error = f"{row.actual_columns} values for {row.expected_columns} columns"
+            self.bad.report(row.text, error, lambda number=number: self._place(number))  # type: ignore[misc]
+        malformed.clear()
+
+    def _written(self, values: list[str]) -> str:
+        line = io.StringIO()
+        csv.writer(line, delimiter=self.options.separator).writerow(values)
+        return line.getvalue().removesuffix("\r\n")
+
+    def _place(self, record: int) -> str:
+        """Where the user's editor shows the record. Arrow counts records only, so the file is gone through again;
+        that happens once, when it fails."""
+        try:
+            return next(f"line {line}" for number, (line, _) in enumerate(self._records(), 1) if number == record)
+        except (csv.Error, StopIteration):
+            return f"row {record}"
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The records as Python reads them, each with the line it starts on."""
+        with self.fs.open_input_stream(self.path) as stream:
+            reader = csv.reader(
+                io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=""),
+                delimiter=self.options.separator,
+            )
+            line = 1
+            for fields in reader:
+                if fields:
+                    yield line, fields
+                line = reader.line_num + 1
+
+
+def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(type_):
+        return values
+    text = values.cast(pa.string())
+    if pa.types.is_string(type_):
+        return text
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return _moments(text, type_)
+    return text.cast(type_)
+
+
+def _moments(text: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Timestamps with their zone, or in UTC without one, as pyarrow reads them in JSON."""
+    zoned = pc.match_substring_regex(text, _ZONED)
+    nothing = pa.scalar(None, pa.string())
+    local = pc.if_else(zoned, nothing, text).cast(pa.timestamp(type_.unit))
+    return pc.coalesce(pc.if_else(zoned, text, nothing).cast(type_), pc.assume_timezone(local, "UTC").cast(type_))

@@ -1,0 +1,33 @@
+"""Checks a declared topology and freezes it: the first mistake is raised under its name, at the user's line.
+
+First the graph as a whole, then each operator in topological order: what is wrong upstream is said first.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import Location
+from penstock.topology.definition import Operator, Stream, TopologyDefinition
+from penstock.topology.validate_functions import check_function
+from penstock.topology.validate_graph import (
+    check_all_outputs_are_read,
+    check_ends,
+    check_names,
+    check_streams,
+    in_topological_order,
+)
+from penstock.topology.validate_operators import check_operator
+
+
+def validate(
+    name: str, operators: tuple[Operator, ...], streams: tuple[Stream, ...], where: Location
+) -> TopologyDefinition:
+    """The frozen topology, its operators in topological order, ties in the order of declaration."""
+    check_names(name, operators, where)
+    check_streams(operators, streams)
+    check_ends(name, operators, streams, where)
+    check_all_outputs_are_read(operators, streams)
+    definition = TopologyDefinition(name, in_topological_order(operators, streams), streams, where)
+    for operator in definition.operators:
+        check_operator(definition, operator)
+        check_function(definition, operator)
+    return definition

@@ -1,0 +1,187 @@
+"""The rules about one operator and the streams into it: numbers, policies, groupings, keys, outputs."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.topology.dataframe_function import takes_dataframes
+from penstock.topology.definition import (
+    Broadcast,
+    ByKey,
+    Keyed,
+    Map,
+    OnError,
+    Operator,
+    Sink,
+    Stream,
+    TopologyDefinition,
+)
+from penstock.topology.schema import same_schema, schema_text, type_text
+
+MAX_TASKS = 4096
+OUTPUT_MODES = ("append", "update", "complete")
+#: With several outputs, a DataFrame function names the output of each row in this column.
+OUTPUT_COLUMN = "output"
+
+
+def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
+    """Everything but the function."""
+    _check_numbers(operator)
+    _check_selectivity(operator)
+    _check_on_error(operator)
+    inputs = definition.inputs_of(operator.name)
+    for stream in inputs:
+        _check_grouping(stream, operator)
+        _check_key(stream, definition)
+    if isinstance(operator, Keyed | Map) and any(isinstance(stream.grouping, ByKey) for stream in inputs):
+        _check_instances_fit_tasks(operator)
+    if isinstance(operator, Keyed) and operator.output_mode not in OUTPUT_MODES:
+        raise PenstockError(
+            "BAD_OUTPUT_MODE",
+            f'"{operator.name}" has output_mode={operator.output_mode!r}.',
+            f"Use one of: {', '.join(OUTPUT_MODES)}.",
+            operator.where,
+        )
+    if takes_dataframes(operator):
+        _check_dataframe_outputs(operator)
+
+
+def _check_numbers(operator: Operator) -> None:
+    numbers = {"instances": operator.instances, "min_instances": operator.min_instances}
+    if isinstance(operator, Map | Keyed):
+        numbers["tasks"] = operator.tasks
+    for what, number in numbers.items():
+        # True is an int to Python, but nobody means it as a number.
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise PenstockError(
+                "BAD_INSTANCES",
+                f'"{operator.name}" has {what}={number!r}.',
+                "Use a whole number of at least 1.",
+                operator.where,
+            )
+    if operator.min_instances > operator.instances:
+        raise PenstockError(
+            "BAD_INSTANCES",
+            f'"{operator.name}" has min_instances={operator.min_instances} but only {operator.instances} instances.',
+            "Start with at least min_instances instances.",
+            operator.where,
+        )
+    if numbers.get("tasks", 1) > MAX_TASKS:
+        raise PenstockError(
+            "BAD_INSTANCES",
+            f'"{operator.name}" has tasks={numbers["tasks"]}.',
+            f"Use at most {MAX_TASKS}: every task costs files and time in every micro-batch.",
+            operator.where,
+        )
+
+
+def _check_instances_fit_tasks(operator: Keyed | Map) -> None:
+    if operator.instances > operator.tasks:
+        raise PenstockError(
+            "MORE_INSTANCES_THAN_TASKS",
+            f'"{operator.name}" has {operator.instances} instances but only {operator.tasks} tasks.',
+            "Raise tasks (the most instances it can ever use), or lower instances.",
+            operator.where,
+        )
+
+
+def _check_selectivity(operator: Operator) -> None:
+    for output, number in operator.selectivity.items():
+        if output not in operator.outputs:
+            raise PenstockError(
+                "BAD_SELECTIVITY",
+                f'"{operator.name}" declares a selectivity for "{output}", which is not one of its outputs.',
+                f"It has: {', '.join(operator.outputs)}.",
+                operator.where,
+            )
+        if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number) or number < 0:
+            raise PenstockError(
+                "BAD_SELECTIVITY",
+                f'"{operator.name}" has the selectivity {number!r} for its output "{output}".',
+                "Give the rows out per row in, a number of at least 0, or leave it out to have it measured.",
+                operator.where,
+            )
+
+
+def _check_on_error(operator: Operator) -> None:
+    if operator.on_error is not OnError.FAIL and (takes_dataframes(operator) or isinstance(operator, Sink)):
+        raise PenstockError(
+            "BAD_ON_ERROR",
+            f'the {operator.kind} "{operator.name}" has on_error="{operator.on_error}".',
+            "Only sources and maps over Arrow functions see single rows fail; elsewhere it is always fail.",
+            operator.where,
+        )
+
+
+def _check_grouping(stream: Stream, operator: Operator) -> None:
+    grouping = stream.grouping
+    if isinstance(grouping, Broadcast) and (takes_dataframes(operator) or isinstance(operator, Sink)):
+        raise PenstockError(
+            "BAD_GROUPING",
+            f'the stream from "{stream.producer}" is broadcast into "{operator.name}".',
+            "Only a map over an Arrow function can read a broadcast; leave .broadcast() out.",
+            stream.where,
+        )
+    if isinstance(operator, Keyed) and grouping != ByKey(operator.key):
+        raise PenstockError(
+            "BAD_GROUPING",
+            f'the stream from "{stream.producer}" is grouped {grouping}, but "{operator.name}" has the key '
+            f"{', '.join(map(str, operator.key))}.",
+            "Leave .by_key(...) out: a keyed operator groups its inputs by its own key.",
+            stream.where,
+        )
+
+
+def _check_key(stream: Stream, definition: TopologyDefinition) -> None:
+    if not isinstance(stream.grouping, ByKey):
+        return
+    schema = definition.schema_of(stream)
+    if not stream.grouping.columns:
+        raise PenstockError(
+            "UNKNOWN_KEY",
+            f'the stream from "{stream.producer}" to "{stream.consumer}" has a key without columns.',
+            f"Name at least one of: {', '.join(schema.names)}.",
+            stream.where,
+        )
+    for column in stream.grouping.columns:
+        if column not in schema.names:
+            raise PenstockError(
+                "UNKNOWN_KEY",
+                f'the key {column!r} of "{stream.consumer}" is not in the stream from "{stream.producer}", which has '
+                f'"{schema_text(schema)}".',
+                f"Use one or more of: {', '.join(schema.names)}.",
+                stream.where,
+            )
+        type_ = schema.field(column).type
+        if pa.types.is_nested(type_) or pa.types.is_floating(type_):
+            raise PenstockError(
+                "BAD_KEY",
+                f'the key "{column}" of "{stream.consumer}" has the type {type_text(type_)}.',
+                "Rows of one key must compare equal bit by bit: use a string, a whole number, a date or the like.",
+                stream.where,
+            )
+
+
+def _check_dataframe_outputs(operator: Operator) -> None:
+    if len(operator.outputs) < 2:
+        return
+    (first, schema), *others = operator.outputs.items()
+    for output, other in others:
+        if not same_schema(schema, other):
+            raise PenstockError(
+                "BAD_SCHEMA",
+                f'"{operator.name}" returns one DataFrame for all its outputs, but "{first}" is '
+                f'"{schema_text(schema)}" and "{output}" is "{schema_text(other)}".',
+                "Give all outputs of a DataFrame function one schema, or use an operator for each.",
+                operator.where,
+            )
+    if OUTPUT_COLUMN in schema.names:
+        raise PenstockError(
+            "BAD_SCHEMA",
+            f'"{operator.name}" has several outputs and a column "{OUTPUT_COLUMN}" of its own.',
+            f'Rename the column: with several outputs, "{OUTPUT_COLUMN}" names the output of each row.',
+            operator.where,
+        )

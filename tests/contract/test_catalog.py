@@ -1,0 +1,429 @@
+"""What every catalog promises, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from publish_forever import CHANNELS, SIZES
+
+from penstock.channels import tables
+from penstock.channels.catalog import Catalog
+from penstock.channels.database import Database, Retries
+from penstock.channels.records import NewSegment, Position, Segment
+from penstock.channels.segments import SegmentStore
+from penstock.errors import PenstockError
+
+QUICK = Retries(times=3, first_pause=0.01)
+Open = Callable[..., Catalog]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture
+def open_catalog(url: str) -> Iterator[Open]:
+    opened: list[Catalog] = []
+
+    def open_(topology: str = "words", **options: object) -> Catalog:
+        opened.append(Catalog.open(url, topology, clock=lambda: 1234.5, **options))
+        return opened[-1]
+
+    yield open_
+    for catalog in opened:
+        catalog.close()
+
+
+@pytest.fixture
+def catalog(open_catalog: Open) -> Catalog:
+    return open_catalog()
+
+
+def new(path: str, rows: int = 10, channel: str = "lines", size: int = 100) -> NewSegment:
+    return NewSegment(channel, path, rows, size, "local/0", 1.25, 2.5)
+
+
+# Publishing
+
+
+def test_segments_are_placed_one_behind_the_other(catalog: Catalog) -> None:
+    first = catalog.publish("read", 0, [new("a", 3), new("b", 4), new("c", 5, "other")], "{}", {})
+    second = catalog.publish("read", 1, [new("d", 6, "other"), new("e", 7)], "{}", {})
+    assert [(it.path, it.first_row, it.stop_row) for it in first] == [("a", 0, 3), ("b", 3, 7), ("c", 0, 5)]
+    assert [(it.path, it.first_row, it.stop_row) for it in second] == [("d", 5, 11), ("e", 7, 14)]
+    assert first[0] == Segment("lines", "a", 3, 100, "local/0", 1.25, 2.5, 0, "read", 0)
+    state = catalog.load()
+    assert sorted(state.segments, key=lambda it: it.path) == [*first, *second]
+    assert state.ends == {"lines": 14, "other": 11}
+    assert state.last_batches == {"read": 1}
+
+
+def test_a_batch_is_published_once(catalog: Catalog) -> None:
+    catalog.publish("read", 0, [new("a")], "first", {"lines": 5})
+    before = catalog.load()
+    assert catalog.publish("read", 0, [new("b")], "second", {"lines": 9}) is None
+    assert catalog.publish("read", 0, [new("a")], "first", {"lines": 5}) is None
+    assert catalog.load() == before
+    assert [it.manifest for it in catalog.manifests("read")] == ["first"]
+
+
+def test_a_batch_below_the_last_is_a_replay_even_if_it_was_pruned(catalog: Catalog) -> None:
+    for batch in range(5):
+        catalog.publish("read", batch, [new(f"{batch}")], "{}", {})
+    catalog.prune_batches("read", 1)
+    assert catalog.publish("read", 2, [new("again")], "{}", {}) is None
+    assert catalog.load().ends == {"lines": 50}
+
+
+def test_batches_of_operators_are_apart(catalog: Catalog) -> None:
+    assert catalog.last_batch("read") is None
+    assert not catalog.published("read", 0)
+    catalog.publish("read", 0, [new("a")], "{}", {})
+    catalog.publish("count", 7, [], "{}", {"lines": 10})
+    assert (catalog.last_batch("read"), catalog.last_batch("count")) == (0, 7)
+    assert catalog.published("read", 0)
+    assert not catalog.published("read", 1)
+
+
+def test_nothing_of_a_batch_that_fails_is_kept(catalog: Catalog) -> None:
+    catalog.publish("read", 0, [new("a")], "{}", {})
+    before = catalog.load()
+    with pytest.raises(sa.exc.DBAPIError):
+        catalog.publish("read", 1, [new("b"), new(None)], "{}", {"lines": 3})  # a path may not be null
+    assert catalog.load() == before
+    assert catalog.publish("read", 1, [new("b")], "{}", {"lines": 3}) is not None
+
+
+def test_read_positions_move_with_the_batch_and_never_back(catalog: Catalog) -> None:
+    catalog.publish("count", 0, [], "{}", {"lines": 7, "other": 1})
+    catalog.publish("count", 1, [], "{}", {"lines": 3})
+    catalog.commit("count", "lines", 5)
+    catalog.commit("count", "lines", 4)
+    catalog.commit("sink", "counts", 2)
+    assert catalog.load().positions == {
+        ("count", "lines"): Position(7, 5),
+        ("count", "other"): Position(1, 0),
+        ("sink", "counts"): Position(0, 2),
+    }
+
+
+def test_large_batches_and_numbers(catalog: Catalog) -> None:
+    huge = 1 << 40
+    placed = catalog.publish("read", huge, [new(f"{n}", huge, size=huge) for n in range(1500)], "x" * 1_000_000, {})
+    assert placed[-1].stop_row == 1500 * huge
+    catalog.forget(placed[:1400])
+    assert catalog.load().segments == tuple(placed[1400:])
+    assert catalog.manifests("read")[0].manifest == "x" * 1_000_000
+
+
+# Keeping and forgetting
+
+
+def test_forgotten_segments_are_gone_and_numbering_goes_on(catalog: Catalog) -> None:
+    placed = catalog.publish("read", 0, [new("a"), new("b"), new("c", channel="other")], "{}", {})
+    catalog.forget(placed)
+    catalog.forget([])
+    assert catalog.load().segments == ()
+    assert catalog.publish("read", 1, [new("d")], "{}", {})[0].first_row == 20
+
+
+def test_manifests_are_read_in_order_and_pruned(catalog: Catalog) -> None:
+    for batch in (0, 1, 2, 5):
+        catalog.publish("read", batch, [], f'{{"batch": {batch}}}', {})
+    catalog.publish("count", 1, [], "{}", {})
+    assert [(it.batch, it.published_at) for it in catalog.manifests("read", 0)] == [
+        (1, 1234.5),
+        (2, 1234.5),
+        (5, 1234.5),
+    ]
+    assert catalog.prune_batches("read", 2) == 2
+    assert [it.manifest for it in catalog.manifests("read")] == ['{"batch": 2}', '{"batch": 5}']
+    assert catalog.prune_batches("read", 0) == 1
+    assert catalog.prune_batches("read", 3) == 0
+    assert catalog.prune_batches("none", 3) == 0
+    assert catalog.last_batch("read") == 5
+    assert len(catalog.manifests("count")) == 1
+
+
+def test_meta(catalog: Catalog) -> None:
+    assert catalog.get_meta("fingerprint") is None
+    catalog.set_meta("fingerprint", "one")
+    catalog.set_meta("fingerprint", "two")
+    assert catalog.get_meta("fingerprint") == "two"
+
+
+def test_topologies_do_not_see_each_other(open_catalog: Open) -> None:
+    one, two = open_catalog("one"), open_catalog("two")
+    for catalog in (one, two):
+        placed = catalog.publish("read", 0, [new("a")], "{}", {"lines": 1})
+        assert placed[0].first_row == 0
+        catalog.set_meta("key", repr(catalog))
+    one.forget(one.load().segments)
+    one.commit("read", "lines", 1)
+    one.publish("read", 1, [], "{}", {})
+    one.prune_batches("read", 1)
+    state = two.load()
+    assert len(state.segments) == 1
+    assert state.positions == {("read", "lines"): Position(1, 0)}
+    assert two.last_batch("read") == 0
+    assert len(two.manifests("read")) == 1
+    assert two.get_meta("key") == repr(two)
+
+
+# Life cycle
+
+
+def test_what_was_written_is_there_after_reopening(open_catalog: Open) -> None:
+    first = open_catalog()
+    first.publish("read", 0, [new("a")], "{}", {"lines": 4})
+    before = first.load()
+    first.close()
+    assert open_catalog().load() == before
+
+
+def test_a_catalog_of_a_newer_version_is_left_alone(url: str, open_catalog: Open) -> None:
+    catalog = open_catalog()
+    newer = sa.update(tables.meta).where(tables.meta.c.topology == "").values(value="99")
+    catalog._database.run(lambda connection: connection.execute(newer))
+    with pytest.raises(PenstockError) as caught:
+        open_catalog()
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+
+
+def test_several_can_create_the_tables_at_once(open_catalog: Open) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        catalogs = list(threads.map(open_catalog, [f"topology{n}" for n in range(8)]))
+    assert all(catalog.load().segments == () for catalog in catalogs)
+
+
+# Several threads
+
+
+def test_publishing_from_eight_threads_leaves_no_gaps(open_catalog: Open) -> None:
+    """Two catalogs, as if two processes wrote: all append to one shared channel and one of their own, in any order."""
+    catalogs = [open_catalog(), open_catalog()]
+
+    def publish(thread: int) -> None:
+        for batch in range(12):
+            channels = [f"own{thread}", "shared"] if thread % 2 else ["shared", f"own{thread}"]
+            segments = [new(f"{channel}/{thread}-{batch}", batch + 1, channel) for channel in channels]
+            assert catalogs[thread % 2].publish(f"op{thread}", batch, segments, "{}", {"in": batch}) is not None
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(publish, range(8)))
+    state = catalogs[0].load()
+    assert_contiguous(state.segments, state.ends)
+    assert state.ends["shared"] == 8 * sum(range(1, 13))
+    assert state.last_batches == {f"op{n}": 11 for n in range(8)}
+
+
+def test_one_of_eight_threads_publishes_a_batch(open_catalog: Open) -> None:
+    catalogs = [open_catalog() for _ in range(2)]
+    for batch in range(8):
+        start = threading.Barrier(8)
+
+        def publish(thread: int, batch: int = batch, start: threading.Barrier = start) -> bool:
+            start.wait()
+            return catalogs[thread % 2].publish("read", batch, [new(f"{batch}-{thread}")], "{}", {}) is not None
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(publish, range(8))) == 1
+    assert catalogs[0].load().ends == {"lines": 80}
+
+
+def assert_contiguous(segments: tuple[Segment, ...], ends: dict[str, int]) -> None:
+    reached = dict.fromkeys(ends, 0)
+    for segment in segments:
+        assert segment.first_row == reached[segment.channel]
+        reached[segment.channel] = segment.stop_row
+    assert reached == ends
+
+
+# Trouble
+
+
+def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, open_catalog: Open) -> None:
+    store = SegmentStore(str(tmp_path / "segments"))
+    script = Path(__file__).with_name("publish_forever.py")
+    chance = random.Random(20)
+    published = 0
+    for _ in range(3):
+        driver = subprocess.Popen([sys.executable, script, url, store.root], stdout=subprocess.PIPE)
+        try:
+            assert driver.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0.0, 0.1))
+        finally:
+            driver.kill()
+            driver.communicate()
+        catalog = open_catalog("crash")
+        state = catalog.load()
+        batches = [it.batch for it in catalog.manifests("writer")]
+        assert batches == list(range(len(batches)))
+        assert len(batches) > published
+        published = len(batches)
+        assert_contiguous(state.segments, state.ends)
+        assert state.positions["writer", "input"].read_rows == published
+        for channel in CHANNELS:
+            rows = [
+                (row["batch"], row["row"])
+                for segment in state.segments
+                if segment.channel == channel
+                for batch in store.read(segment.path, 0, segment.rows)
+                for row in batch.to_pylist()
+            ]
+            assert rows == [(batch, row) for batch in batches for row in range(batch % SIZES + 1)]
+
+
+def lose_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+    """Have the connection break just after the next commits: the work is done, and nobody hears of it."""
+    lost: list[str] = []
+    engine = catalog._database._engine
+    real = engine.dialect.do_commit
+
+    def commit(connection: object) -> None:
+        real(connection)
+        if len(lost) < times:
+            lost.append("commit")
+            error = engine.dialect.dbapi.OperationalError("connection lost")
+            if engine.dialect.name == "sqlite":
+                error.sqlite_errorname = "SQLITE_BUSY"
+            raise error
+
+    monkeypatch.setattr(engine.dialect, "do_commit", commit)
+    return lost
+
+
+def test_a_commit_that_nobody_heard_of_is_not_taken_for_a_replay(
+    open_catalog: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for a replay its files would be deleted, though the catalog names them."""
+    catalog = open_catalog(retries=QUICK)
+    catalog.publish("read", 0, [new("a")], "{}", {})
+    lost = lose_commits(catalog, monkeypatch, 1)
+    placed = catalog.publish("read", 1, [new("b"), new("c")], "{}", {"in": 3})
+    assert lost == ["commit"]
+    assert [(it.path, it.first_row) for it in placed] == [("b", 10), ("c", 20)]
+    assert catalog.load().ends == {"lines": 30}
+
+
+def test_postgresql_connections_that_were_lost_are_made_again(postgresql_url: str) -> None:
+    catalog = Catalog.open(postgresql_url, "words", retries=QUICK)
+    other = Catalog.open(postgresql_url, "words")
+    try:
+        catalog.publish("read", 0, [new("a")], "{}", {})
+        end_others = sa.text(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'penstock' AND pid <> pg_backend_pid()"
+        )
+        other._database.run(lambda connection: connection.execute(end_others).all())
+        assert catalog.publish("read", 1, [new("b")], "{}", {})[0].first_row == 10
+    finally:
+        catalog.close()
+        other.close()
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+def test_a_busy_sqlite_is_waited_for(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.channels.database.BUSY_SECONDS", 0)
+    catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=Retries(times=8, first_pause=0.02))
+    other = sqlite3.connect(sqlite_path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    free = threading.Timer(0.1, lambda: other.execute("ROLLBACK"))
+    free.start()
+    try:
+        assert catalog.publish("read", 0, [new("a")], "{}", {}) is not None
+    finally:
+        free.join()
+        other.close()
+        catalog.close()
+
+
+def test_an_sqlite_that_stays_busy_has_a_named_error(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.channels.database.BUSY_SECONDS", 0)
+    catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=QUICK)
+    other = sqlite3.connect(sqlite_path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(PenstockError) as caught:
+        catalog.publish("read", 0, [new("a")], "{}", {})
+    assert caught.value.name == "CATALOG_UNREACHABLE"
+    other.close()
+    catalog.close()
+
+
+def test_sqlite_files_are_private(sqlite_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", synchronous="FULL")
+        catalog.set_meta("key", "value")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in sqlite_path.parent.iterdir()}
+        assert modes == {f"catalog.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm")}
+        synchronous = catalog._database.run(lambda it: it.exec_driver_sql("PRAGMA synchronous").scalar())
+        assert synchronous == 2
+        catalog.close()
+    finally:
+        os.umask(before)
+
+
+BAD_URLS = {
+    "no folder": "sqlite:////no/such/folder/catalog.db",
+    "no server": "postgresql://me:s3cret@127.0.0.1:1/words",
+    "password in the query": "postgresql://me@127.0.0.1:1/words?password=s3cret&sslpassword=s3cret",
+    "no socket": "postgres://me:s3cret@/words?host=/no/such/folder",
+    "not a URL": "me:s3cret@words",
+    "bad port": "postgresql://me:s3cret@host:port/words",
+    "other kind": "mysql://me:s3cret@host/words",
+    "bad option": "postgresql://me:s3cret@/words?host=/tmp&nonsense=s3cret",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_URLS.values(), ids=BAD_URLS.keys())
+def test_what_cannot_be_opened_has_a_named_error_without_the_password(bad: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        Catalog.open(bad, "words", retries=QUICK)
+    assert caught.value.name == "CATALOG_UNREACHABLE"
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value)).replace(bad, "")
+
+
+def test_a_password_that_the_driver_repeats_is_not_shown() -> None:
+    database = Database.open("postgresql://me:s3cret@host/words?sslpassword=al5o")
+    assert str(database.unreachable(ValueError("s3cret or al5o is\nwrong"))).count("***") == 3
+    database.close()
+
+
+def test_a_file_that_is_no_database_has_a_named_error(sqlite_path: Path) -> None:
+    sqlite_path.write_text("this is a text, and long enough to be looked at " * 100)
+    with pytest.raises(PenstockError) as caught:
+        Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=QUICK)
+    assert caught.value.name == "CATALOG_UNREACHABLE"
+
+
+def test_an_unknown_kind_of_synchronous_has_a_named_error(sqlite_path: Path) -> None:
+    with pytest.raises(PenstockError) as caught:
+        Catalog.open(f"sqlite:///{sqlite_path}", "words", synchronous="OFF")
+    assert caught.value.name == "BAD_SETTING"
+
+
+def test_a_catalog_shows_no_password(postgresql_server: str) -> None:
+    catalog = Catalog.open(f"postgresql://penstock:s3cret@/postgres?host={postgresql_server}", "words")
+    assert repr(catalog) == "Catalog(postgresql+psycopg://penstock:***@/postgres, words)"
+    catalog.close()

@@ -1,0 +1,62 @@
+"""The two clusters without processes of their own."""
+
+import pytest
+
+from penstock.cluster.attached import AttachedCluster
+from penstock.cluster.local import LocalCluster
+from penstock.cluster.provider import Executor
+from penstock.errors import PenstockError
+
+A0, A1, B2 = Executor("0", "a", 4), Executor("1", "a", 4), Executor("2", "b", 4)
+
+
+def changing(*answers):
+    """Executors that change from call to call; the last answer stays."""
+    left = list(answers)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_local_slots_are_logical():
+    local = LocalCluster(slots=3, cores=2, task_threads=8)
+    assert local.master_url == "local[8]"
+    assert [slot.name for slot in local.cluster.slots] == ["local/0", "local/1", "local/2"]
+    assert {slot.cores for slot in local.cluster.slots} == {2}
+    assert local.bind(list, 1.0) == dict.fromkeys(local.cluster.slots)
+    local.stop()
+    local.stop()
+
+
+@pytest.mark.parametrize("what", ["slots", "cores", "task_threads"])
+def test_local_needs_at_least_one_of_everything(what):
+    with pytest.raises(PenstockError, match=what) as caught:
+        LocalCluster(**{"slots": 1, "cores": 1, "task_threads": 1, what: 0})
+    assert caught.value.name == "BAD_CLUSTER"
+
+
+def test_attached_reads_machines_and_slots_once_they_are_stable():
+    attached = AttachedCluster("spark://somewhere:7077", cores=2, settle_seconds=0.15)
+    assert attached.cluster.slots == ()
+    bound = attached.bind(changing([], [A0], [A0, B2], [B2, A1, A0]), 5.0)
+    assert {slot.name: who and who.id for slot, who in bound.items()} == {"a/0": "0", "a/1": "1", "b/0": "2"}
+    assert [machine.name for machine in attached.cluster.machines] == ["a", "b"]
+    assert attached.cluster.slots == tuple(bound)
+    assert {slot.cores for slot in bound} == {2}
+
+
+def test_attached_keeps_slots_when_bound_again():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0)
+    attached.bind(lambda: [A0, A1], 5.0)
+    assert [slot.name for slot in attached.bind(lambda: [A1, B2], 5.0)] == ["a/1", "b/0"]
+
+
+@pytest.mark.parametrize("answers", [[[]], [[A0], [A1]] * 50], ids=["none", "never stable"])
+def test_attached_gives_up_at_the_deadline(answers):
+    with pytest.raises(PenstockError) as caught:
+        AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.2).bind(changing(*answers), 0.3)
+    assert caught.value.name == "CLUSTER_FAILED"
+
+
+def test_attached_refuses_a_master_without_executors():
+    with pytest.raises(PenstockError) as caught:
+        AttachedCluster("local[2]", cores=1)
+    assert caught.value.name == "BAD_CLUSTER"

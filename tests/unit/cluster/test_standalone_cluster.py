@@ -1,0 +1,153 @@
+"""The standalone cluster without Spark: a fake `spark-class` plays the daemons."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster import daemons, standalone
+from penstock.cluster.provider import Executor
+from penstock.cluster.standalone import StandaloneCluster
+from penstock.errors import PenstockError
+
+SAYS_PORTS = """
+case "$*" in
+  *Master*)
+    echo 'INFO Master: Starting Spark master at spark://127.0.0.1:7001'
+    echo 'INFO MasterWebUI: Bound MasterWebUI to 127.0.0.1, and started at http://localhost:7002' ;;
+  *127.0.0.3*) {third} ;;
+esac
+exec sleep 60
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path, monkeypatch):
+    """Install a script as spark-class."""
+    script = tmp_path / "spark" / "bin" / "spark-class"
+    script.parent.mkdir(parents=True)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+    def install(text: str) -> None:
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+
+    install(SAYS_PORTS.format(third="true"))
+    return install
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = StandaloneCluster(2, 2, cores=1, task_threads_per_slot=4, work_dir=tmp_path / "work")
+    yield cluster
+    cluster.stop()
+
+
+def name_of(caught: pytest.ExceptionInfo[PenstockError]) -> str:
+    return caught.value.name
+
+
+def executors(*hosts: str) -> list[Executor]:
+    return [Executor(str(i), host, 4) for i, host in enumerate(hosts)]
+
+
+def test_machines_come_and_go_and_slots_are_bound(daemon, cluster):
+    cluster.start()
+    assert cluster.master_url == "spark://127.0.0.1:7001"
+    assert [slot.name for slot in cluster.cluster.slots] == ["127.0.0.2/0", "127.0.0.2/1", "127.0.0.3/0", "127.0.0.3/1"]
+    two = executors("127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.2")
+    answers = [[], two[:2], two]
+    bound = cluster.bind(lambda: answers.pop(0), 5.0)
+    assert [who and who.id for who in bound.values()] == ["0", "3", "1", "2"]
+    assert cluster.add_machine().name == "127.0.0.4"
+    cluster.remove_machine("127.0.0.2")
+    assert [machine.name for machine in cluster.cluster.machines] == ["127.0.0.3", "127.0.0.4"]
+    assert cluster.add_machine().name == "127.0.0.2", "the address of a machine that left is free again"
+    cluster.stop()
+    cluster.stop()
+    assert cluster.cluster.machines == ()
+    with pytest.raises(PenstockError) as caught:
+        cluster.bind(list, 1.0)
+    assert name_of(caught) == "CLUSTER_FAILED"
+
+
+def test_slots_without_an_executor_are_named_with_the_executors_last_words(daemon, cluster, tmp_path):
+    cluster.start()
+    stderr = tmp_path / "work" / "127.0.0.3" / "app-1" / "0" / "stderr"
+    stderr.parent.mkdir(parents=True)
+    stderr.write_text("cannot allocate memory\n")
+    with pytest.raises(PenstockError, match=r"127\.0\.0\.3/0, 127\.0\.0\.3/1.*\n(.*\n)*cannot allocate") as caught:
+        cluster.bind(lambda: executors("127.0.0.2", "127.0.0.2"), 0.1)
+    assert name_of(caught) == "CLUSTER_FAILED"
+
+
+def test_a_worker_that_ends_is_reported_at_once(daemon, cluster):
+    daemon(SAYS_PORTS.format(third="echo 'no such disk'; exit 2"))
+    cluster.start()
+    began = time.monotonic()
+    with pytest.raises(PenstockError, match=r"127\.0\.0\.3 .*exit code 2[^$]*no such disk") as caught:
+        cluster.bind(list, 60.0)
+    assert name_of(caught) == "CLUSTER_FAILED"
+    assert time.monotonic() < began + 30
+
+
+def test_a_master_that_ends_is_reported_with_its_log(daemon, cluster):
+    daemon("echo 'the port is taken'; exit 1")
+    with pytest.raises(PenstockError, match="the port is taken") as caught:
+        cluster.start()
+    assert name_of(caught) == "CLUSTER_FAILED"
+
+
+def test_a_master_that_says_nothing_is_given_up_and_ended(daemon, cluster, monkeypatch):
+    daemon("exec sleep 60")
+    monkeypatch.setattr(standalone, "START_SECONDS", 0.2)
+    with pytest.raises(PenstockError) as caught:
+        cluster.start()
+    assert name_of(caught) == "CLUSTER_FAILED"
+    assert cluster._master is None
+
+
+def test_an_address_that_cannot_be_had(daemon, cluster, monkeypatch):
+    # 192.0.2.0/24 is for documentation: no computer has it.
+    monkeypatch.setattr(standalone, "_address", lambda last: f"192.0.2.{last + 100}")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(PenstockError, match=r"ifconfig lo0 alias 192\.0\.2\.102") as caught:
+        cluster.start()
+    assert name_of(caught) == "BAD_CLUSTER"
+
+
+def test_an_unknown_machine_cannot_be_removed(daemon, cluster):
+    with pytest.raises(PenstockError) as caught:
+        cluster.remove_machine("127.0.0.9")
+    assert name_of(caught) == "BAD_CLUSTER"
+
+
+@pytest.mark.parametrize("wrong", [{"machines": 0}, {"slots": 0}, {"executor_memory_mb": 100}])
+def test_a_cluster_that_cannot_be(wrong, tmp_path):
+    right = {"machines": 1, "slots": 1, "cores": 1, "task_threads_per_slot": 1, "work_dir": tmp_path}
+    with pytest.raises(PenstockError) as caught:
+        StandaloneCluster(**(right | wrong))
+    assert name_of(caught) == "BAD_CLUSTER"
+
+
+def test_task_threads_are_sparks_cores(daemon, cluster, tmp_path):
+    assert cluster.spark_conf()["spark.executor.cores"] == "4"
+    command = daemons.worker_command("127.0.0.2", 8, 1024, tmp_path, "spark://m:1")
+    assert command[command.index("--cores") + 1] == "8"
+    assert command[command.index("--memory") + 1] == "1024m"
+    assert command[-1] == "spark://m:1"
+
+
+def test_a_daemon_gets_no_foreign_spark_settings_and_absolute_paths(daemon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inherited = {"SPARK_WORKER_CORES": "1", "SPARK_PUBLIC_DNS": "elsewhere", "HOME": "/h", "PYTHONPATH": "src"}
+    environment = daemons.daemon_environment(inherited, tmp_path, "127.0.0.2")
+    assert "SPARK_WORKER_CORES" not in environment
+    assert "SPARK_PUBLIC_DNS" not in environment
+    assert environment["HOME"] == "/h"
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    package, user = environment["PYTHONPATH"].split(os.pathsep)
+    assert (Path(package) / "penstock").is_dir()
+    assert user == str(tmp_path / "src")

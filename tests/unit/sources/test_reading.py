@@ -1,0 +1,277 @@
+"""Files into rows of exactly the declared schema, and what becomes of rows that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.fs import LocalFileSystem
+
+from penstock.errors import PenstockError
+from penstock.sources import CsvOptions, csv_rows, json_lines
+from penstock.sources.reading import read_rows
+from penstock.topology import parse_schema
+
+NUMBERS = parse_schema("n long, text string")
+
+
+class Reader:
+    """Writes a file, reads it, and collects the bad rows."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.bad = []
+
+    def read(self, data, format, schema=NUMBERS, options=None, strict=False, name="rows"):
+        self.bad.clear()
+        file = self.folder / name
+        file.write_bytes(data if isinstance(data, bytes) else data.encode())
+        on_bad_row = None if strict else lambda row, error: self.bad.append((row, error))
+        batches = list(read_rows(LocalFileSystem(), str(file), format, schema, options, on_bad_row))
+        for batch in batches:
+            batch.validate(full=True)
+            assert batch.num_rows
+            assert batch.schema.equals(schema)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    @property
+    def bad_rows(self):
+        return [row for row, _ in self.bad]
+
+
+@pytest.fixture
+def reader(tmp_path):
+    return Reader(tmp_path)
+
+
+def failure(reader, *arguments, **options):
+    with pytest.raises(PenstockError) as caught:
+        reader.read(*arguments, strict=True, **options)
+    return caught.value
+
+
+class TestJson:
+    def test_missing_columns_are_null_and_others_ignored(self, reader):
+        rows = reader.read('{"n": 1, "more": [1, {}]}\n{"text": "a"}\n{}', "json")
+        assert rows == [{"n": 1, "text": None}, {"n": None, "text": "a"}, {"n": None, "text": None}]
+
+    def test_every_type(self, reader):
+        schema = parse_schema(
+            "a boolean, b byte, c double, d date, e timestamp, f timestamp_ntz, g decimal(10,2), "
+            "h struct<x: date, y: array<int>>, i binary"
+        )
+        line = (
+            '{"a": true, "b": 7, "c": 2, "d": "2026-01-02", "e": "2026-01-02T03:04:05+01:00", "f": "2026-01-02 03:04",'
+            ' "g": 1.5, "h": {"x": "2026-01-02", "y": [1]}, "i": "x"}'
+        )
+        assert reader.read(line, "json", schema) == [
+            {
+                "a": True,
+                "b": 7,
+                "c": 2.0,
+                "d": date(2026, 1, 2),
+                "e": datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC),
+                "f": datetime(2026, 1, 2, 3, 4),
+                "g": Decimal("1.50"),
+                "h": {"x": date(2026, 1, 2), "y": [1]},
+                "i": b"x",
+            }
+        ]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '{"n": 1',
+            '{"n": "one"}',
+            '{"n": 1.5}',
+            '{"n": 12345678901234567890}',
+            '{"n": 1} {"n": 2}',
+            '{"n": 1} null',
+            "null",  # pyarrow's reader would crash the process.
+            "[1]",
+            "plain text",
+            '{"text": "never ends}',
+            '{"n": 1, "n": 2}',
+        ],
+    )
+    def test_a_bad_line_does_not_take_its_neighbours_along(self, reader, line):
+        good = [f'{{"n": {n}}}' for n in range(100)]
+        rows = reader.read("\n".join([*good[:37], line, *good[37:]]), "json")
+        assert [row["n"] for row in rows] == list(range(100))
+        assert reader.bad_rows == [line]
+
+    @pytest.mark.parametrize("data", ["null", "\n\n null\n", "\ufeffnull"])
+    def test_a_null_that_comes_first(self, reader, data):
+        assert reader.read(data, "json") == []
+        assert len(reader.bad) == 1
+
+    def test_null_within_a_string_is_no_mistake(self, reader):
+        rows = reader.read('{"n": 1, "text": "} null"}\n{"n": 2, "text": "null"}\n', "json")
+        assert [row["text"] for row in rows] == ["} null", "null"]
+        assert reader.bad == []
+
+    def test_text_that_is_not_utf8(self, reader):
+        rows = reader.read(b'{"text": "a"}\n{"text": "\xff"}\n{"text": "b"}\n', "json")
+        assert [row["text"] for row in rows] == ["a", "b"]
+        assert reader.bad_rows == ['{"text": "\ufffd"}']
+
+    def test_blank_lines_and_line_ends(self, reader):
+        rows = reader.read(b'\xef\xbb\xbf\r\n{"n": 1}\r\n\r\n  \n{"n": 2}\r\n', "json")
+        assert [row["n"] for row in rows] == [1, 2]
+        assert reader.bad == []
+
+    @pytest.mark.parametrize("data", ["", "\n", " \n \n"])
+    def test_empty(self, reader, data):
+        assert reader.read(data, "json") == []
+
+    @pytest.mark.parametrize("block", [1, 7, 64, 1000])
+    def test_blocks_do_not_matter(self, reader, monkeypatch, block):
+        monkeypatch.setattr(json_lines, "BLOCK_BYTES", block)
+        lines = [f'{{"n": {n}}}' if n % 10 else "bad" for n in range(100)]
+        assert [row["n"] for row in reader.read("\n".join(lines), "json")] == [n for n in range(100) if n % 10]
+        assert len(reader.bad) == 10
+        assert "line 10 " in failure(reader, "\n".join(lines[1:]), "json").message
+
+    def test_the_error_names_file_and_line(self, reader):
+        error = failure(reader, '{"n": 1}\n\n{"n": "x"}\n', "json", name="orders.json")
+        assert error.name == "BAD_ROW"
+        assert "line 3" in error.message
+        assert "orders.json" in error.message
+
+    def test_a_null_that_the_schema_forbids(self, reader):
+        strict = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+        assert reader.read('{"n": 1}\n{}\n{"n": 3}', "json", strict) == [{"n": 1}, {"n": 3}]
+        assert reader.bad_rows == ["{}"]
+
+    def test_compressed_by_name(self, reader):
+        assert reader.read(gzip.compress(b'{"n": 1}\n'), "json", name="rows.json.gz") == [{"n": 1, "text": None}]
+
+
+class TestCsv:
+    def test_columns_by_name(self, reader):
+        rows = reader.read("text,more,n\na,x,1\nb,y,\n,z,3\n", "csv")
+        assert rows == [{"n": 1, "text": "a"}, {"n": None, "text": "b"}, {"n": 3, "text": ""}]
+
+    def test_missing_columns_are_null(self, reader):
+        assert reader.read("n\n1\n", "csv") == [{"n": 1, "text": None}]
+
+    def test_columns_by_position(self, reader):
+        rows = reader.read("1;a\n2;b\n", "csv", options=CsvOptions(header=False, separator=";"))
+        assert rows == [{"n": 1, "text": "a"}, {"n": 2, "text": "b"}]
+
+    def test_every_type(self, reader):
+        schema = parse_schema(
+            "a boolean, b byte, c double, d date, e timestamp, f timestamp_ntz, g decimal(10,2), i binary"
+        )
+        moments = ["2026-01-02T03:04:05Z", "2026-01-02 03:04:05", "2026-01-02T04:04:05+01:00", "2026-01-02"]
+        lines = [f"true,7,2.5,2026-01-02,{moment},2026-01-02 03:04:05.5,1.5,x" for moment in moments]
+        rows = reader.read("\n".join(["a,b,c,d,e,f,g,i", *lines, ",,,,,,,"]), "csv", schema)
+        assert reader.bad == []
+        same = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        assert [row["e"] for row in rows] == [same, same, same, datetime(2026, 1, 2, tzinfo=UTC), None]
+        assert rows[0] == {
+            "a": True,
+            "b": 7,
+            "c": 2.5,
+            "d": date(2026, 1, 2),
+            "e": same,
+            "f": datetime(2026, 1, 2, 3, 4, 5, 500_000),
+            "g": Decimal("1.50"),
+            "i": b"x",
+        }
+        assert rows[-1] == dict.fromkeys("abcdefg") | {"i": b""}
+
+    def test_quotes(self, reader):
+        rows = reader.read('n,text\n1,"a\nb"\n2,"say ""hi"", twice"\n3,5" disk\n', "csv")
+        assert [row["text"] for row in rows] == ["a\nb", 'say "hi", twice', '5" disk']
+
+    @pytest.mark.parametrize(
+        ("line", "reported"),
+        [
+            ("x,a", "x,a"),
+            ("1.5,a", "1.5,a"),
+            ("1", "1"),
+            ("1,a,b", "1,a,b"),
+            ('x,"a, b"', 'x,"a, b"'),
+            ('x,"a\nb"', 'x,"a\nb"'),
+        ],
+    )
+    def test_a_bad_row_does_not_take_its_neighbours_along(self, reader, line, reported):
+        good = [f"{n},text" for n in range(100)]
+        rows = reader.read("\n".join(["n,text", *good[:37], line, *good[37:]]), "csv")
+        assert [row["n"] for row in rows] == list(range(100))
+        assert reader.bad_rows == [reported]
+
+    def test_a_bad_row_is_reported_whole(self, reader):
+        assert reader.read("more,n,text\nkept,x,a\n", "csv") == []
+        assert reader.bad_rows == ["kept,x,a"]
+
+    def test_text_that_is_not_utf8(self, reader):
+        assert reader.read(b"n,text\n1,a\n2,\xff\n3,b\n", "csv") == [{"n": 1, "text": "a"}, {"n": 3, "text": "b"}]
+        assert reader.bad_rows == ["2,\ufffd"]
+
+    @pytest.mark.parametrize("data", ["", "\n\n", "n,text", "n,text\n", "n,text\n\n"])
+    def test_empty(self, reader, data):
+        assert reader.read(data, "csv") == []
+
+    def test_nothing_but_bad_rows(self, reader):
+        assert reader.read("n,text\n1\n2\n", "csv") == []
+        assert reader.bad_rows == ["1", "2"]
+
+    @pytest.mark.parametrize("block", [16, 64, 1000])
+    def test_blocks_do_not_matter(self, reader, monkeypatch, block):
+        monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block)
+        lines = [f'{n},"a\nb"' if n % 10 else "bad,b" for n in range(100)]
+        rows = reader.read("\n".join(["n,text", *lines]), "csv")
+        assert [row["n"] for row in rows] == [n for n in range(100) if n % 10]
+        assert len(reader.bad) == 10
+
+    @pytest.mark.parametrize("bad", ["x,a", "1,a,b"])
+    def test_the_error_names_file_and_line(self, reader, bad):
+        # The header, a record of two lines, and a blank line come before it.
+        error = failure(reader, f'n,text\n1,"a\nb"\n\n{bad}\n', "csv", name="orders.csv")
+        assert error.name == "BAD_ROW"
+        assert "line 5" in error.message
+        assert "orders.csv" in error.message
+
+    def test_a_header_with_other_columns(self, reader):
+        assert failure(reader, "1,a\n2,b\n", "csv").name == "BAD_SOURCE"
+
+
+class TestParquet:
+    def write(self, reader, table, **options):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **options)
+        return sink.getvalue().to_pybytes()
+
+    def test_columns_are_cast_and_missing_ones_null(self, reader):
+        table = pa.table({"more": ["x", "y"], "n": pa.array([1, 2], pa.int16())})
+        assert reader.read(self.write(reader, table), "parquet") == [{"n": 1, "text": None}, {"n": 2, "text": None}]
+
+    def test_row_groups(self, reader):
+        data = self.write(reader, pa.table({"n": range(10), "text": ["a"] * 10}), row_group_size=4)
+        assert [row["n"] for row in reader.read(data, "parquet")] == list(range(10))
+
+    def test_a_value_that_would_be_lost_is_a_bad_row(self, reader):
+        data = self.write(reader, pa.table({"n": [1.0, 2.5, 3.0]}), row_group_size=1)
+        assert [row["n"] for row in reader.read(data, "parquet")] == [1, 3]
+        assert reader.bad_rows == ['{"n": 2.5}']
+        error = failure(reader, data, "parquet")
+        assert (error.name, "row 2" in error.message) == ("BAD_ROW", True)
+
+    def test_a_type_that_cannot_be_cast(self, reader):
+        assert failure(reader, self.write(reader, pa.table({"n": [[1]]})), "parquet").name == "BAD_SOURCE"
+
+    def test_other_columns_only(self, reader):
+        assert failure(reader, self.write(reader, pa.table({"m": [1]})), "parquet").name == "BAD_SOURCE"
+
+    def test_not_parquet(self, reader):
+        assert failure(reader, "n,text\n1,a\n", "parquet").name == "BAD_SOURCE"
+
+
+def test_an_unknown_format(reader):
+    assert failure(reader, "", "avro").name == "BAD_SOURCE"
