@@ -71,13 +71,17 @@ def _wake_on_signals() -> int:
 
 def _launch(command: list[str]) -> int:
     """Start the command in a session of its own, without the guard's line to the owner."""
+    # The guard's own handlers must not swallow a SIGTERM that is meant for the command before it is the command.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return child
     try:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays ignored after exec
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if sys.platform == "linux":  # should the guard itself be killed with SIGKILL
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

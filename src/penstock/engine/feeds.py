@@ -76,6 +76,9 @@ class ChannelFeed:
             for item in self._inputs
         )
 
+    def seek(self, start: str) -> None:
+        self.position = json.loads(start)
+
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         end = dict(self.position)
@@ -166,6 +169,9 @@ class RateFeed:
     @property
     def _finished(self) -> bool:
         return self._source.rows is not None and self.position >= self._source.rows
+
+    def seek(self, start: str) -> None:
+        self.position = int(json.loads(start))
 
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)

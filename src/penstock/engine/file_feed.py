@@ -75,6 +75,9 @@ class FileFeed:
     def drained(self) -> bool:
         return self._complete and self.position >= len(self._files)
 
+    def seek(self, start: str) -> None:
+        self.position = int(json.loads(start))
+
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         end = self.position

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -30,13 +30,21 @@ class SparkHost:
     """Started once, it can run one topology after the other. Only one can be open in a process: PySpark has one JVM."""
 
     def __init__(
-        self, name: str, provider: Provider, settings: Settings, log_folder: Path, python_path: Sequence[str] = ()
+        self,
+        name: str,
+        provider: Provider,
+        settings: Settings,
+        log_folder: Path,
+        python_path: Sequence[str] = (),
+        spark_conf: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.provider = provider
         self.settings = settings
         self.log = log_folder / "spark.log"
         self.python_path = python_path
+        #: The user's own Spark settings: packages for Kafka, the event log, ...
+        self.spark_conf = dict(spark_conf or {})
         #: Why bundles are not placed; empty if they are.
         self.unplaced_because = ""
         self._spark: SparkSession | None = None
@@ -56,7 +64,9 @@ class SparkHost:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self.provider.start()
             with _output_to(self.log):
-                self._spark = open_session(self.name, self.provider, self.settings, self.python_path)
+                self._spark = open_session(
+                    self.name, self.provider, self.settings, self.python_path, self.spark_conf
+                )
             self._streams = self._choose_streams(self._spark)
             self.bind(self.settings.cluster_timeout)
         except BaseException:
@@ -127,6 +137,8 @@ class SparkHost:
     def stop(self) -> None:
         """End the session, its JVM and the cluster, in this order; every step is tried whatever happened before."""
         try:
+            if self._streams is not None:
+                self._streams.close()
             if self._spark is not None:
                 with suppress(Exception):
                     self._spark.stop()

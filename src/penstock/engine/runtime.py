@@ -61,6 +61,12 @@ class Run:
             raise RuntimeError("the topology is not started")
         return self._channels
 
+    @property
+    def catalog(self) -> Catalog:
+        if self._catalog is None:
+            raise RuntimeError("the topology is not running")
+        return self._catalog
+
     def start(self) -> Run:
         try:
             environment = self._environment()

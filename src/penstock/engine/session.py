@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -52,14 +52,17 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
-def open_session(name: str, provider: Provider, settings: Settings, python_path: Sequence[str]) -> SparkSession:
+def open_session(
+    name: str, provider: Provider, settings: Settings, python_path: Sequence[str], user_conf: Mapping[str, str]
+) -> SparkSession:
     """A new session; there must be no other in this process, because Spark would hand that one out instead."""
     os.environ.update(provider.driver_environment())
     # Executors run this Python, unless the user has named another one for their machines.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     path = os.pathsep.join(dict.fromkeys([_PACKAGE_ROOT, *python_path]))
     builder = SparkSession.builder.appName(name).master(provider.master_url)
-    conf = {**session_conf(settings), **provider.spark_conf(), "spark.executorEnv.PYTHONPATH": path}
+    penstock_conf = session_conf(settings) | provider.spark_conf() | {"spark.executorEnv.PYTHONPATH": path}
+    conf = penstock_conf | dict(user_conf)
     for key, value in conf.items():
         builder = builder.config(key, value)
     os.environ["PYTHONPATH"] = path  # local mode forks its Python workers from this process' environment

@@ -43,6 +43,9 @@ _CLASSES = (
 class Feed(Protocol):
     """What stands behind a placed stream. Offsets are JSON texts; Spark keeps them, and compares them as texts."""
 
+    def seek(self, start: str) -> None:
+        """The next micro-batch starts here. Only asked where Spark says it; else `partitions` shows the position."""
+
     def latest(self) -> str | None:
         """Up to where the next micro-batch may read; None if there is nothing at all yet. May wait for rows."""
 

@@ -30,6 +30,8 @@ class Streams(Protocol):
     ) -> StreamingQuery:
         """Start a query that hands every micro-batch to a function."""
 
+    def close(self) -> None: ...
+
 
 def start_foreach_batch(
     frame: DataFrame,
@@ -61,3 +63,6 @@ class PlacedStreams:
         self, frame: DataFrame, name: str, checkpoint: str, function: Callable[[DataFrame, int], None]
     ) -> StreamingQuery:
         return start_foreach_batch(frame, name, checkpoint, function)
+
+    def close(self) -> None:
+        pass

@@ -25,7 +25,7 @@ started = [
     subprocess.Popen([sys.executable, "-S", "-c", deaf], stdout=subprocess.PIPE),
 ]
 started[2].stdout.readline()
-orphan = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], capture_output=True, text=True)
+orphan = subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
 print("pids", os.getpid(), *(p.pid for p in started), orphan.stdout.strip(), flush=True)
 time.sleep(60)
 """

@@ -1,0 +1,118 @@
+"""Real Spark for the tests. PySpark has one JVM a process, so hosts are shared and started one after the other.
+
+Tests that ask for `local_host` come first, then those for `standalone_host`: each is started once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock import Settings, Topology
+from penstock.cluster.local import LocalCluster
+from penstock.cluster.model import Placement
+from penstock.cluster.standalone import StandaloneCluster
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+from penstock.engine.state_folder import StateFolder
+from penstock.topology.definition import TopologyDefinition
+
+#: Short batches and no lingering: tests should not wait.
+TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def order(item: pytest.Item) -> int:
+        names = getattr(item, "fixturenames", ())
+        return 2 if "standalone_host" in names else 1 if "local_host" in names else 0
+
+    items.sort(key=order)
+
+
+class Hosts:
+    """At most one host at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kind = ""
+        self.host: SparkHost | None = None
+
+    def get(self, kind: str) -> SparkHost:
+        if kind != self.kind:
+            self.stop()
+            self.host = self._make(kind).start()
+            self.kind = kind
+        assert self.host is not None
+        return self.host
+
+    def _make(self, kind: str) -> SparkHost:
+        folder = self.folder / kind
+        events = folder / "events"
+        events.mkdir(parents=True)
+        conf = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(events),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
+        provider = (
+            LocalCluster(slots=2, cores=1, task_threads=8)
+            if kind == "local"
+            else StandaloneCluster(machines=2, slots=2, cores=2, task_threads_per_slot=6, work_dir=folder / "cluster")
+        )
+        here = str(Path(__file__).parent)
+        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [here], conf)
+
+    def stop(self) -> None:
+        if self.host is not None:
+            self.host.stop()
+        self.host, self.kind = None, ""
+
+
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path_factory.mktemp("hosts"))
+    yield hosts
+    hosts.stop()
+
+
+@pytest.fixture
+def local_host(hosts: Hosts) -> SparkHost:
+    return hosts.get("local")
+
+
+@pytest.fixture
+def standalone_host(hosts: Hosts) -> SparkHost:
+    return hosts.get("standalone")
+
+
+Running = Callable[..., AbstractContextManager[Run]]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    """`with running(topology, host) as run:` starts it; leaving drains and stops it. The state folder is kept for the
+    length of the test, under the name given, so that a topology can be started again on it."""
+    count = itertools.count()
+
+    @contextmanager
+    def start(
+        topology: Topology | TopologyDefinition,
+        host: SparkHost,
+        state: str | None = None,
+        settings: Settings = TEST_SETTINGS,
+        placement: Placement | None = None,
+    ) -> Iterator[Run]:
+        definition = topology.definition() if isinstance(topology, Topology) else topology
+        folder = StateFolder.hold(str(tmp_path / (state or f"state-{next(count)}")))
+        try:
+            with Run(definition, host, folder, settings, placement) as run:
+                yield run
+        finally:
+            folder.release()
+
+    return start

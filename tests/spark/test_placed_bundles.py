@@ -1,0 +1,90 @@
+"""Where bundles and state partitions ran, by Spark's own event log, is where the placement says."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock import Topology, sinks, sources
+from penstock.cluster.model import Placement
+from penstock.engine.host import SparkHost
+
+
+def split(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([pc.list_flatten(pc.utf8_split_whitespace(batch.column(0)))], names=["word"])
+
+
+def count(frame):
+    return frame.groupBy("word").count()
+
+
+def word_count(name: str, rows: int, rate: float = 1_000_000) -> Topology:
+    topology = Topology(name)
+    lines = topology.source("lines", sources.rate(rate, sources.sentences(vocabulary=50), rows=rows), instances=2)
+    words = topology.map("split", split, inputs=[lines], schema="word string", instances=3)
+    counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, count long", tasks=4, instances=2)
+    topology.sink("out", sinks.noop(), inputs=[counts])
+    return topology
+
+
+def executors_by_operator(events: Path) -> dict[str, dict[int, set[str]]]:
+    """From the event log: operator (its pool) -> number of tasks in the stage -> executors that ran them."""
+    [log] = events.iterdir()
+    pool_of_stage: dict[int, str] = {}
+    ran: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerJobStart":
+            pool = event["Properties"].get("spark.scheduler.pool", "")
+            pool_of_stage |= dict.fromkeys(event["Stage IDs"], pool)
+        elif event["Event"] == "SparkListenerTaskEnd":
+            info = event["Task Info"]
+            ran[pool_of_stage[event["Stage ID"]]][info["Index"]].add(info["Executor ID"])
+    return ran
+
+
+def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, running, hosts) -> None:
+    topology = word_count("placed", rows=20_000, rate=8_000)
+    slots = standalone_host.cluster.slots
+    placement = Placement(
+        {
+            "lines": {slots[0]: 2},
+            "split": {slots[1]: 2, slots[2]: 1},
+            "count": {slots[3]: 1, slots[0]: 1},
+            "out": {slots[2]: 1},
+        },
+        {"count": (slots[3], slots[0], slots[3], slots[3])},
+    )
+    with running(topology, standalone_host, placement=placement) as run:
+        assert run.wait(120)
+        locations = run.state_locations("count")
+        reported = {name: run.statistics.observed(name) for name in ("lines", "split", "out")}
+    executor = {slot: one.id for slot, one in standalone_host.bindings().items()}
+    ran = executors_by_operator(hosts.folder / "standalone" / "events")
+    everywhere = {name: set().union(*by_task.values()) for name, by_task in ran.items()}
+    assert everywhere["lines"] == {executor[slots[0]]}
+    assert everywhere["split"] == {executor[slots[1]], executor[slots[2]]}
+    assert everywhere["out"] == {executor[slots[2]]}
+    assert everywhere["count"] == {executor[slots[3]], executor[slots[0]]}
+    # Each task's state is where the plan says, as Spark's coordinator has it.
+    planned = [f"executor_{slot.machine}_{executor[slot]}" for slot in placement.tasks["count"]]
+    assert locations == planned
+    # And the bundles' own view agrees with Spark's.
+    assert reported["split"] == {slots[1].name: {executor[slots[1]]}, slots[2].name: {executor[slots[2]]}}
+
+
+def test_a_bundle_on_a_slot_with_two_cores_is_two_processes(standalone_host: SparkHost, running) -> None:
+    topology = word_count("processes", rows=5_000)
+    slot = standalone_host.cluster.slots[0]
+    names = [operator.name for operator in topology.definition().operators]
+    placement = Placement({name: {slot: 3 if name == "split" else 1} for name in names}, {"count": (slot,) * 4})
+    with running(topology, standalone_host, placement=placement) as run:
+        assert run.wait(120)
+        [batch, *_] = run.catalog.manifests("split")
+    bundles = json.loads(batch.manifest)["bundles"]
+    assert [bundle["instances"] for bundle in bundles] == [1, 2]
+    assert len({bundle["pid"] for bundle in bundles}) == 2
