@@ -113,4 +113,5 @@ ERRORS: Mapping[str, str] = {
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
     "BAD_PLACEMENT": "A placement does not fit the topology or the cluster.",
+    "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }

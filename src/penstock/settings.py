@@ -22,12 +22,12 @@ class Settings:
     """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
 
     batch_interval: float = _setting(
-        0.5, "Seconds that a micro-batch should take under load; batches are bounded to stay near it.", low=0.05, high=600
+        0.5, "Seconds that a micro-batch should take under load: batches are bounded to stay near.", low=0.05, high=600
     )
     batch_linger: float = _setting(
         0.1,
-        "Seconds between the starts of two micro-batches of an operator that is not busy: shorter gives a lower latency, "
-        "longer leaves more of the processor to others.",
+        "Seconds between the starts of two micro-batches of an operator that is not busy: shorter gives a lower "
+        "latency, longer leaves more of the processor to others.",
         low=0.0,
         high=60,
     )
@@ -37,7 +37,7 @@ class Settings:
     backlog_bytes: int = _setting(512 << 20, "Bytes that may wait in front of an operator.", low=1024)
     backlog_policy: str = _setting(
         "throttle",
-        "What happens at that bound: the operators before it wait, up to the sources (throttle), or it is ignored (spill).",
+        "What happens at that bound: the operators before it wait, up to the sources (throttle), or nothing (spill).",
         choices=("throttle", "spill"),
     )
     catalog: str = _setting("", "URL of the catalog (postgresql://...); empty is an SQLite file in the state folder.")
@@ -48,7 +48,8 @@ class Settings:
         choices=("process", "power"),
     )
     segments: str = _setting(
-        "", "Where segments are: a folder or a pyarrow file-system URI that all machines see; empty is in the state folder."
+        "",
+        "Where segments are: a folder or pyarrow file-system URI that all machines see; empty is in the state folder.",
     )
     segment_compression: str = _setting(
         "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")

@@ -167,8 +167,9 @@ class _Bundle:
             for output, part in _by_output(batch, self.program):
                 instance.outputs.setdefault(output, []).append(part)
         self.instances = [instance]
-        born_from, born_to = json.loads(TaskContext.get().getLocalProperty(BORN_PROPERTY) or "[0, 0]")
-        self.born = (born_from, born_to)
+        context = TaskContext.get()
+        born = context.getLocalProperty(BORN_PROPERTY) if context else None
+        self.born = tuple(json.loads(born)) if born else (0.0, 0.0)
 
     def _work(self, instance: _Instance, batches: Iterator[pa.RecordBatch]) -> None:
         for batch in batches:
@@ -212,7 +213,7 @@ class _Bundle:
         born_from, born_to = self.born
         descriptor, traffic = self.descriptor, self._traffic()
         bad = [bad for instance in self.instances for bad in instance.bad]
-        staged = ()
+        staged: tuple[tuple[str, str], ...] = ()
         if self.program.file_writer is not None and outputs.get(MAIN_OUTPUT):
             name = f"part-{batch:010d}-{partition:05d}"
             staged = (self.program.file_writer.write(outputs[MAIN_OUTPUT], name),)
@@ -250,9 +251,7 @@ class _Bundle:
                 outputs.setdefault(DEAD_LETTER, []).append(_dead_letters(self.program.operator, instance.bad))
         return outputs
 
-    def _segments(
-        self, outputs: dict[str, list[pa.RecordBatch]], batch: int, partition: int
-    ) -> Iterator[NewSegment]:
+    def _segments(self, outputs: dict[str, list[pa.RecordBatch]], batch: int, partition: int) -> Iterator[NewSegment]:
         for output, parts in outputs.items():
             for channel in self.program.channels.get(output, ()):
                 rows, schema = _in_layout(parts, channel)

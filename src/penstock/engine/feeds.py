@@ -51,7 +51,13 @@ class ChannelFeed:
     """Rows of one or several interleaved channels. The offset is a JSON object: channel -> row."""
 
     def __init__(
-        self, operator: str, inputs: Sequence[ChannelInput], channels: Channels, intake: Intake, seats: Seats, most_bytes: int
+        self,
+        operator: str,
+        inputs: Sequence[ChannelInput],
+        channels: Channels,
+        intake: Intake,
+        seats: Seats,
+        most_bytes: int,
     ) -> None:
         self._operator = operator
         self._inputs = inputs
@@ -61,6 +67,8 @@ class ChannelFeed:
         self._most_bytes = most_bytes
         self.position = {item.channel: channels.committed_position(operator, item.channel) for item in inputs}
         self.batch = Batch(dict(self.position))
+        #: Whether Spark has an offset of this feed.
+        self._known = False
         intake.add(self)
 
     def available(self) -> int:
@@ -77,7 +85,7 @@ class ChannelFeed:
         )
 
     def seek(self, start: str) -> None:
-        self.position = json.loads(start)
+        self.position, self._known = json.loads(start), True
 
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
@@ -89,11 +97,12 @@ class ChannelFeed:
                 most = -(-admitted * rows // sum(waiting))
                 end[item.channel] = self._within_bytes(item.channel, start, start + min(rows, most))
             self._intake.begins()
-        return _text(end)
+        # An offset where there was none would be a first batch, of no rows.
+        return _text(end) if admitted or self._known else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
         begin, stop = json.loads(start) if start else {}, json.loads(end)
-        self.position = stop
+        self.position, self._known = stop, True
         ranges = []
         for item in self._inputs:
             first = begin.get(item.channel, self._channels.committed_position(self._operator, item.channel))
@@ -117,6 +126,9 @@ class ChannelFeed:
         batch, self.batch = self.batch, Batch(self.batch.read_to)
         return batch
 
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
+
     def committed(self, end: str) -> None:
         for channel, row in json.loads(end).items():
             self._channels.commit(self._operator, channel, row)
@@ -139,7 +151,9 @@ class RateFeed:
     The schedule's clock starts anew where the rows left off after a restart: the time that a topology was down is
     not caught up on. Rows that are due but held back stay due, and count as demand that is not met."""
 
-    def __init__(self, source: RateSource, intake: Intake, seats: Seats, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, source: RateSource, intake: Intake, seats: Seats, clock: Callable[[], float] = time.time
+    ) -> None:
         self._source = source
         self._intake = intake
         self._seats = seats
@@ -177,7 +191,7 @@ class RateFeed:
         admitted = self._intake.admits(self)
         if admitted:
             self._intake.begins()
-        return json.dumps(self.position + admitted)
+        return json.dumps(self.position + admitted) if self.position + admitted else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
         first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
@@ -200,6 +214,9 @@ class RateFeed:
     def take_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch({})
         return batch
+
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
 
     def committed(self, end: str) -> None:
         pass

@@ -86,14 +86,16 @@ class FileFeed:
             end += 1
         if end > self.position:
             self._intake.begins()
-        return json.dumps(end)
+        return json.dumps(end) if end else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
         first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
         self.position = stop
         chosen = self._files[first:stop]
         self.last_bytes = sum(found.bytes for found in chosen)
-        self.batch = Batch({}, 0, min((f.seen for f in chosen), default=0.0), max((f.seen for f in chosen), default=0.0))
+        self.batch = Batch(
+            {}, 0, min((f.seen for f in chosen), default=0.0), max((f.seen for f in chosen), default=0.0)
+        )
         bundles = self._seats.bundles()
         loads: list[list[Found]] = [[] for _ in bundles]
         sizes = [0.0] * len(bundles)
@@ -112,6 +114,9 @@ class FileFeed:
     def take_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch({})
         return batch
+
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
 
     def committed(self, end: str) -> None:
         pass

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ class SparkHost:
         log_folder: Path,
         python_path: Sequence[str] = (),
         spark_conf: Mapping[str, str] | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name = name
         self.provider = provider
@@ -45,6 +46,8 @@ class SparkHost:
         self.python_path = python_path
         #: The user's own Spark settings: packages for Kafka, the event log, ...
         self.spark_conf = dict(spark_conf or {})
+        #: Hears what is being started: it takes many seconds, and a user waits.
+        self.tell = tell
         #: Why bundles are not placed; empty if they are.
         self.unplaced_because = ""
         self._spark: SparkSession | None = None
@@ -63,11 +66,11 @@ class SparkHost:
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self.provider.start()
+            self.tell("starting Spark")
             with _output_to(self.log):
-                self._spark = open_session(
-                    self.name, self.provider, self.settings, self.python_path, self.spark_conf
-                )
+                self._spark = open_session(self.name, self.provider, self.settings, self.python_path, self.spark_conf)
             self._streams = self._choose_streams(self._spark)
+            self.tell("waiting for the executors")
             self.bind(self.settings.cluster_timeout)
         except BaseException:
             self.stop()

@@ -49,6 +49,7 @@ class Intake:
         output_channels: Sequence[str],
         pacer: Pacer,
         linger: float,
+        fail: Callable[[Exception], None],
         *,
         throttle: bool = True,
         patient_at_once: bool = True,
@@ -58,6 +59,7 @@ class Intake:
         self._outputs = output_channels
         self.pacer = pacer
         self._linger = linger
+        self.fail = fail
         self._throttle = throttle
         self._patient_at_once = patient_at_once
         self._clock = clock

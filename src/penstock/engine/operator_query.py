@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
@@ -32,6 +32,7 @@ from penstock.engine.pacing import Pacer
 from penstock.engine.program import FileWriter, Program, Reader
 from penstock.engine.readers import ChannelReader, RateReader
 from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer, finish_files
+from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.splitting import Spread
 from penstock.engine.state_placement import StatePlacer
 from penstock.engine.streams import Streams
@@ -41,7 +42,6 @@ from penstock.sources.specs import DataframeSource, FileSource, RateSource
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import (
     Broadcast,
-    ByKey,
     Keyed,
     Map,
     Operator,
@@ -91,6 +91,7 @@ class OperatorQuery:
             [channel.name for channel in self._output_channels()],
             self._pacer(settings),
             settings.batch_linger,
+            self.fail,
             throttle=settings.backlog_policy == "throttle",
             # Some stateful operators need one batch without rows after a batch with rows: do not make them wait.
             patient_at_once=not isinstance(operator, Keyed),
@@ -115,14 +116,13 @@ class OperatorQuery:
         writer = batch_writer(operator.spec) if isinstance(operator, Sink) else None
         if writer is not None:
             frame = self._read_inputs()[0]
-            self.query = streams.start_batches(
-                frame, operator.name, checkpoint, functools.partial(self._write_batch, writer)
-            )
+            identity = QueryIdentity(operator.name, checkpoint)
+            self.query = streams.start_batches(frame, identity, functools.partial(self._write_batch, writer))
             return
         frame, output_mode = self._frame()
         if isinstance(operator, Keyed) and streams.internals is not None:
             self.state = StatePlacer(streams.internals, frame, operator.tasks)
-        self.query = streams.start(frame, operator.name, checkpoint, output_mode, self, self.fail)
+        self.query = streams.start(frame, QueryIdentity(operator.name, checkpoint, output_mode), self)
 
     def _frame(self) -> tuple[DataFrame, str]:
         operator = self.operator
@@ -152,7 +152,7 @@ class OperatorQuery:
         writer = file_writer(operator.spec) if isinstance(operator, Sink) else None
         program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
         self.feeds = [feed]
-        descriptors = self.environment.streams.placed(self._session, operator.name, feed, self.fail)
+        descriptors = self.environment.streams.placed(self._session, operator.name, feed)
         return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
 
     def _through_spark_sql(self, frame: Any) -> DataFrame:
@@ -160,7 +160,8 @@ class OperatorQuery:
         several = len(self.operator.outputs) > 1
         self._check_frame(frame, several)
         program = self._program(None, None, None, OUTPUT_COLUMN if several else None)
-        return frame.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
+        rows: DataFrame = frame
+        return rows.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
 
     def _check_frame(self, frame: Any, several: bool) -> None:
         operator = self.operator
@@ -178,7 +179,10 @@ class OperatorQuery:
             name = "FUNCTION_SCHEMA"
             problem = f'declared is "{schema_text(declared)}", but the function returned "{schema_text(returned)}".'
         raise PenstockError(
-            name, f'"{operator.name}": {problem}', "Change the declaration, or select and cast in the function.", operator.where
+            name,
+            f'"{operator.name}": {problem}',
+            "Change the declaration, or select and cast in the function.",
+            operator.where,
         )
 
     def _read_inputs(self) -> list[DataFrame]:
@@ -193,9 +197,11 @@ class OperatorQuery:
             self.feeds.append(feed)
             schema = self.environment.definition.schema_of(streams[0])
             name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
-            descriptors = self.environment.streams.placed(self._session, name, feed, self.fail)
+            descriptors = self.environment.streams.placed(self._session, name, feed)
             program = self._program(ChannelReader(self.environment.store), None, None)
-            frames.append(descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema)))
+            frames.append(
+                descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema))
+            )
         return frames
 
     def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
@@ -246,7 +252,7 @@ class OperatorQuery:
     # Micro-batches
 
     def wants(self, batch: int) -> bool:
-        """A batch that was published before the driver died need not run again; but state must be brought up to date."""
+        """A batch that was published before the driver died need not run again; state must be brought up to date."""
         last = self.environment.channels.last_batch(self.operator.name)
         done = last is not None and batch <= last and not isinstance(self.operator, Keyed)
         if done:

@@ -57,7 +57,7 @@ class Program:
     output_column: str | None = None
 
     def pack(self) -> PackedProgram:
-        code: bytes = cloudpickle.dumps(self)
+        code: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
         return PackedProgram(hashlib.sha256(code).hexdigest(), code)
 
 

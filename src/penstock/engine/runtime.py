@@ -31,7 +31,7 @@ KEPT_BATCHES = 200
 
 
 class Run:
-    """One topology on one host. Use it as a context manager: leaving it stops the queries, and drains unless it fails."""
+    """One topology on one host. As a context manager: leaving it stops the queries, and drains unless it fails."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Run:
         self._queries: dict[str, OperatorQuery] = {}
         self._housekeeper: threading.Thread | None = None
         self._ending = threading.Event()
+        self._stopped_drained = False
         self._catalog: Catalog | None = None
         self._channels: Channels | None = None
 
@@ -191,8 +192,11 @@ class Run:
     # Ending
 
     def stop(self, drain: bool = True) -> bool:
-        """Stop all queries; True if everything that the sources emitted has reached the sinks."""
-        drained = drain and self._drain()
+        """Stop all queries; True if everything that the sources emitted has reached the sinks. Once is enough: a run
+        that is stopped stays as it was stopped."""
+        if self._ending.is_set():
+            return self._stopped_drained
+        drained = self._stopped_drained = drain and self._drain()
         self._ending.set()
         for operator in self.definition.operators:
             if operator.name in self._queries:
@@ -206,14 +210,26 @@ class Run:
             self._catalog = None
         return drained
 
-    def _drain(self) -> bool:
-        sources = [self._queries[source.name] for source in self.definition.sources if source.name in self._queries]
-        for source in sources:
-            source.intake.close()
+    def begin_drain(self) -> None:
+        """Let the sources emit nothing more; what they have emitted goes on to the sinks."""
+        for query in self._source_queries():
+            query.intake.close()
+
+    @property
+    def drained(self) -> bool:
+        """After `begin_drain`: everything that the sources emitted has reached the sinks."""
+        sources = self._source_queries()
         others = [query for query in self._queries.values() if query not in sources]
+        return not any(source.intake.in_batch for source in sources) and all(query.drained for query in others)
+
+    def _source_queries(self) -> list[OperatorQuery]:
+        return [self._queries[source.name] for source in self.definition.sources if source.name in self._queries]
+
+    def _drain(self) -> bool:
+        self.begin_drain()
         deadline = time.monotonic() + self.settings.drain_seconds
         while time.monotonic() < deadline:
-            if not any(source.intake.in_batch for source in sources) and all(query.drained for query in others):
+            if self.drained:
                 return True
             if any(query.failure is not None for query in self._queries.values()):
                 return False
@@ -227,5 +243,3 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop(drain=error is None)
-
-

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -66,4 +69,16 @@ def open_session(
     for key, value in conf.items():
         builder = builder.config(key, value)
     os.environ["PYTHONPATH"] = path  # local mode forks its Python workers from this process' environment
-    return builder.getOrCreate()
+    with _own_interrupt():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """PySpark takes over Ctrl-C when it starts (it cancels all jobs); what it means is for our caller to say."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)

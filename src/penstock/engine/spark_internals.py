@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from py4j.java_gateway import JavaClass
@@ -19,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.cluster.provider import Executor
@@ -55,6 +56,18 @@ class Feed(Protocol):
     def committed(self, end: str) -> None:
         """Spark will never ask again for anything before this offset."""
 
+    def fail(self, error: Exception) -> None:
+        """A question could not be answered; the query ends."""
+
+
+@dataclass(frozen=True)
+class QueryIdentity:
+    """What a query is called, where its offsets are kept, and which rows it emits: append, update or complete."""
+
+    name: str
+    checkpoint: str
+    output_mode: str = "append"
+
 
 class BatchSink(Protocol):
     """What stands behind a query started by `start`."""
@@ -65,13 +78,17 @@ class BatchSink(Protocol):
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
         """The first column of all rows of a batch. It may come again after a restart."""
 
+    def fail(self, error: Exception) -> None:
+        """Something went wrong on the way, here or on an executor."""
+
 
 def missing(spark: SparkSession) -> list[str]:
     """What this Spark lacks of all that is used here; empty if bundles can be placed."""
     session = getattr(spark, "_jsparkSession", None)
     if session is None:
         return ["a classic Spark session (this one is Spark Connect)"]
-    loader = spark.sparkContext._jvm.java.lang.Class  # type: ignore[union-attr]
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Class
     lacking = []
     for name in _CLASSES:
         try:
@@ -102,7 +119,7 @@ class SparkInternals:
         self._gateway: Any = context._gateway
         self._context = context._jsc.sc()
         self._jvm: Any = context._jvm
-        ensure_callback_server_started(self._gateway)
+        ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
         self._option = self._java("scala.Option")
         self._converters = self._java("scala.jdk.javaapi.CollectionConverters")
         self._list = self._java("java.util.ArrayList")
@@ -128,35 +145,33 @@ class SparkInternals:
                 found.append(Executor(summary.id(), host, summary.totalCores()))
         return found
 
-    def placed_stream(self, spark: SparkSession, name: str, feed: Feed, failed: Callable[[Exception], None]) -> DataFrame:
+    def placed_stream(self, spark: SparkSession, name: str, feed: Feed) -> DataFrame:
         """A streaming DataFrame of descriptors in `spark`, which is this session or one made from it."""
         session = spark._jsparkSession
         relation = self._java(f"{_STREAMING}.runtime.StreamingExecutionRelation")
         attributes = spark.createDataFrame([], DESCRIPTOR)._jdf.queryExecution().analyzed().output()
         unnamed = getattr(relation, "$lessinit$greater$default$4")()
-        source = _PlacedSource(self, name, feed, session, failed)
+        source = _PlacedSource(self, name, feed, session)
         plan = relation(source, attributes, self._option.empty(), unnamed, session)
         # Found through its package: a companion object is not a class that JavaClass could name.
         companion = getattr(getattr(self._jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
         return DataFrame(companion.ofRows(session, plan), spark)
 
-    def start(
-        self, frame: DataFrame, name: str, checkpoint: str, output_mode: str, sink: BatchSink, failed: Callable[[Exception], None]
-    ) -> StreamingQuery:
+    def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         """Start a query that gives the first column of every micro-batch to `sink`."""
         manager = _manager(frame.sparkSession._jsparkSession)
-        mode = getattr(self._java("org.apache.spark.sql.streaming.OutputMode"), output_mode.capitalize())()
+        mode = getattr(self._java("org.apache.spark.sql.streaming.OutputMode"), identity.output_mode.capitalize())()
         at_once = self._java("org.apache.spark.sql.streaming.Trigger").ProcessingTime(0)
         no_options = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(self._java("java.util.HashMap")())
         none = self._option.empty()
         clock = getattr(manager, "startQuery$default$11")()
         query = manager.startQuery(
-            self._option.apply(name),
+            self._option.apply(identity.name),
             none,
-            self._option.apply(checkpoint),
+            self._option.apply(identity.checkpoint),
             frame._jdf,
             no_options,
-            _PythonSink(self, name, sink, frame.sparkSession, failed),
+            _PythonSink(self, identity.name, sink, frame.sparkSession),
             mode,
             True,
             True,
@@ -187,12 +202,11 @@ class SparkInternals:
         plan = frame._jdf.queryExecution().analyzed()
         nodes = [str(node.nodeName()) for node in self._nodes(plan) if node.isStreaming()]
         stateful = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit", "Distinct")
-        joins = sum(
-            1
-            for node in self._nodes(plan)
-            if node.nodeName() == "Join" and all(child.isStreaming() for child in self._converters.asJava(node.children()))
-        )
-        return sum(any(name.startswith(kind) for kind in stateful) for name in nodes) + joins, joins > 0
+        joins = sum(node.nodeName() == "Join" and self._streams_meet(node) for node in self._nodes(plan))
+        return sum(name.startswith(stateful) for name in nodes) + joins, joins > 0
+
+    def _streams_meet(self, join: Any) -> bool:
+        return all(child.isStreaming() for child in self._converters.asJava(join.children()))
 
     def _nodes(self, plan: Any) -> list[Any]:
         nodes = [plan]
@@ -246,7 +260,7 @@ class SparkInternals:
 
 
 class StateStore(Protocol):
-    """Which state partition: the checkpoint's state folder, the stateful operator in the query, the partition, the store."""
+    """Which state partition: the checkpoint's state folder, the stateful operator in the query, partition and store."""
 
     @property
     def checkpoint(self) -> str: ...
@@ -286,10 +300,8 @@ class _CalledFromJava:
 class _PlacedSource(_CalledFromJava):
     """Trick 2: Spark's Source interface, answered in Python through Py4J's callback server."""
 
-    def __init__(
-        self, internals: SparkInternals, name: str, feed: Feed, session: Any, failed: Callable[[Exception], None]
-    ) -> None:
-        super().__init__(name, failed)
+    def __init__(self, internals: SparkInternals, name: str, feed: Feed, session: Any) -> None:
+        super().__init__(name, feed.fail)
         self._internals = internals
         self._feed = feed
         self._session = session
@@ -331,10 +343,8 @@ class _PlacedSource(_CalledFromJava):
 class _PythonSink(_CalledFromJava):
     """Trick 3: Spark's Sink interface, answered in Python."""
 
-    def __init__(
-        self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession, failed: Callable[[Exception], None]
-    ) -> None:
-        super().__init__(name, failed)
+    def __init__(self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession) -> None:
+        super().__init__(name, sink.fail)
         self._internals = internals
         self._sink = sink
         self._spark = spark

@@ -76,7 +76,9 @@ class Descriptor:
     @staticmethod
     def parse(text: bytes) -> Descriptor:
         fields = json.loads(text)
-        pieces = tuple(Piece(*piece[:3], Spread(piece[3]), *piece[4:]) for piece in fields["pieces"])
+        pieces = tuple(
+            Piece(path, start, stop, Spread(spread), *rest) for path, start, stop, spread, *rest in fields["pieces"]
+        )
         return Descriptor(fields["slot"], fields["instances"], pieces, fields["load"])
 
 
@@ -134,7 +136,7 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
                     pieces[index] += _pieces(item, item.start, item.stop, low, high)
         else:
             for mine in pieces:
-                mine += _pieces(item, item.start, item.stop)
+                mine.extend(_pieces(item, item.start, item.stop))
     return [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True) if mine]
 
 

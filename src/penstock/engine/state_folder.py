@@ -1,4 +1,4 @@
-"""Where a topology's state is: catalog, segments, checkpoints. One process at a time, and only for the topology it fits."""
+"""Where a topology's state is: catalog, segments, checkpoints. For one process at a time, and the topology it fits."""
 
 from __future__ import annotations
 

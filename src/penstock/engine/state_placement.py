@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
@@ -58,9 +58,7 @@ class StatePlacer:
 
     def locations(self, query: StreamingQuery) -> list[str | None]:
         """Where Spark says that each task's state is; the first store speaks for the others."""
-        return [
-            self._internals.state_location(query, next(self._stores(query, task))) for task in range(self._tasks)
-        ]
+        return [self._internals.state_location(query, next(self._stores(query, task))) for task in range(self._tasks)]
 
     def _stores(self, query: StreamingQuery, task: int) -> Iterator[StatePartition]:
         checkpoint = self._internals.state_folder(query)

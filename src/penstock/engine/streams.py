@@ -6,42 +6,32 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.spark_internals import BatchSink, Feed, SparkInternals
+from penstock.engine.spark_internals import BatchSink, Feed, QueryIdentity, SparkInternals
 
-Failed = Callable[[Exception], None]
+WriteBatch = Callable[[DataFrame, int], None]
 
 
 class Streams(Protocol):
     #: None where bundles cannot be placed.
     internals: SparkInternals | None
 
-    def placed(self, session: SparkSession, name: str, feed: Feed, failed: Failed) -> DataFrame:
+    def placed(self, session: SparkSession, name: str, feed: Feed) -> DataFrame:
         """A streaming DataFrame of the feed's descriptors."""
 
-    def start(
-        self, frame: DataFrame, name: str, checkpoint: str, output_mode: str, sink: BatchSink, failed: Failed
-    ) -> StreamingQuery:
+    def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         """Start a query whose rows are reports for the sink."""
 
-    def start_batches(
-        self, frame: DataFrame, name: str, checkpoint: str, function: Callable[[DataFrame, int], None]
-    ) -> StreamingQuery:
+    def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
         """Start a query that hands every micro-batch to a function."""
 
     def close(self) -> None: ...
 
 
-def start_foreach_batch(
-    frame: DataFrame,
-    name: str,
-    checkpoint: str,
-    function: Callable[[DataFrame, int], None],
-    output_mode: str = "append",
-) -> StreamingQuery:
-    writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint).outputMode(output_mode)
-    return writer.foreachBatch(function).start()
+def start_foreach_batch(frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
+    writer = frame.writeStream.queryName(identity.name).option("checkpointLocation", identity.checkpoint)
+    return writer.outputMode(identity.output_mode).foreachBatch(write).start()
 
 
 class PlacedStreams:
@@ -51,18 +41,14 @@ class PlacedStreams:
         self.internals: SparkInternals | None = internals
         self._internals = internals
 
-    def placed(self, session: SparkSession, name: str, feed: Feed, failed: Failed) -> DataFrame:
-        return self._internals.placed_stream(session, name, feed, failed)
+    def placed(self, session: SparkSession, name: str, feed: Feed) -> DataFrame:
+        return self._internals.placed_stream(session, name, feed)
 
-    def start(
-        self, frame: DataFrame, name: str, checkpoint: str, output_mode: str, sink: BatchSink, failed: Failed
-    ) -> StreamingQuery:
-        return self._internals.start(frame, name, checkpoint, output_mode, sink, failed)
+    def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
+        return self._internals.start(frame, identity, sink)
 
-    def start_batches(
-        self, frame: DataFrame, name: str, checkpoint: str, function: Callable[[DataFrame, int], None]
-    ) -> StreamingQuery:
-        return start_foreach_batch(frame, name, checkpoint, function)
+    def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
+        return start_foreach_batch(frame, identity, write)
 
     def close(self) -> None:
         pass

@@ -1,5 +1,5 @@
-"""The fallback without Spark's internals: the same feeds behind Spark's public Python data source. Spark runs the bundles
-where it likes, and a batch costs more, but nothing is lost and the results are the same.
+"""The fallback without Spark's internals: the same feeds behind Spark's public Python data source. Spark runs the
+bundles where it likes, and a batch costs more, but nothing is lost and the results are the same.
 
 Spark asks a Python data source for offsets and partitions in a process of its own, so the questions travel over a
 loopback socket to the driver, where the feeds are. Both sides prove that they know a random key, and what they then
@@ -13,7 +13,7 @@ import functools
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -21,11 +21,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from penstock.engine.spark_internals import DESCRIPTOR, BatchSink, Feed, SparkInternals
-from penstock.engine.streams import Failed, start_foreach_batch
+from penstock.engine.spark_internals import DESCRIPTOR, BatchSink, Feed, QueryIdentity, SparkInternals
+from penstock.engine.streams import WriteBatch, start_foreach_batch
 
 _FORMAT = "penstock_feed"
 
@@ -36,16 +36,16 @@ class FeedServer:
     def __init__(self) -> None:
         self.key = secrets.token_bytes(32)
         self._listener = Listener(("127.0.0.1", 0), authkey=self.key)
-        self._feeds: dict[str, tuple[Feed, Failed]] = {}
+        self._feeds: dict[str, Feed] = {}
         threading.Thread(target=self._accept, name="penstock-feeds", daemon=True).start()
 
     @property
     def port(self) -> int:
         return int(self._listener.address[1])
 
-    def add(self, feed: Feed, failed: Failed) -> str:
+    def add(self, feed: Feed) -> str:
         name = secrets.token_hex(8)
-        self._feeds[name] = (feed, failed)
+        self._feeds[name] = feed
         return name
 
     def close(self) -> None:
@@ -65,11 +65,11 @@ class FeedServer:
         with connection, suppress(EOFError, OSError):
             while True:
                 question = json.loads(connection.recv_bytes())
-                feed, failed = self._feeds[question["feed"]]
+                feed = self._feeds[question["feed"]]
                 try:
                     answer = _answer(feed, question)
                 except Exception as error:
-                    failed(error)
+                    feed.fail(error)
                     answer = {"error": "the driver knows why"}
                 connection.send_bytes(json.dumps(answer).encode())
 
@@ -101,7 +101,7 @@ class _Reader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, str]:
         return {"at": ""}
 
-    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:  # type: ignore[override]
+    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         return {"at": self._ask(ask="latest", start=start["at"]) or start["at"]}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
@@ -155,27 +155,23 @@ class UnplacedStreams:
         self._server = FeedServer()
         self._source = functools.partial(_source_class, self._server.port, self._server.key)
 
-    def placed(self, session: SparkSession, name: str, feed: Feed, failed: Failed) -> DataFrame:
+    def placed(self, session: SparkSession, name: str, feed: Feed) -> DataFrame:
         session.dataSource.register(self._source())
-        return session.readStream.format(_FORMAT).option("feed", self._server.add(feed, failed)).load()
+        return session.readStream.format(_FORMAT).option("feed", self._server.add(feed)).load()
 
-    def start(
-        self, frame: DataFrame, name: str, checkpoint: str, output_mode: str, sink: BatchSink, failed: Failed
-    ) -> StreamingQuery:
+    def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         def take(batch_frame: DataFrame, batch: int) -> None:
             try:
                 if sink.wants(batch):
                     sink.take(batch, [bytes(row[0]) for row in batch_frame.collect()])
             except Exception as error:
-                failed(error)
-                raise RuntimeError(f"{name} failed; the driver knows why") from None
+                sink.fail(error)
+                raise RuntimeError(f"{identity.name} failed; the driver knows why") from None
 
-        return start_foreach_batch(frame, name, checkpoint, take, output_mode)
+        return start_foreach_batch(frame, identity, take)
 
-    def start_batches(
-        self, frame: DataFrame, name: str, checkpoint: str, function: Callable[[DataFrame, int], None]
-    ) -> StreamingQuery:
-        return start_foreach_batch(frame, name, checkpoint, function)
+    def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
+        return start_foreach_batch(frame, identity, write)
 
     def close(self) -> None:
         self._server.close()

@@ -53,7 +53,14 @@ def pids(log: Path) -> list[int]:
 
 
 def running(processes: list[int]) -> list[int]:
-    return [p for p in processes if psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
+    return [process for process in processes if is_running(process)]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+# `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
+.POSIX:
+.PHONY: demo test lint format docs
+
+PYTHON = .venv/bin/python
+PACKAGE = .venv/installed-package
+TOOLS = .venv/installed-tools
+
+# Word count on a real Spark cluster of two machines, for half a minute.
+demo: $(PACKAGE)
+	@.venv/bin/penstock run examples/word_count.py --cluster standalone --machines 2 --seconds 30
+
+test: lint
+	@$(PYTHON) -m pytest
+
+lint: $(TOOLS)
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m mypy
+
+format: $(TOOLS)
+	@$(PYTHON) -m ruff check --fix
+	@$(PYTHON) -m ruff format
+
+# The reference pages, from the code.
+docs: $(PACKAGE)
+	@$(PYTHON) -m penstock.cli.reference docs
+
+# What is needed to run Penstock, and in a second step what is needed to work on it. The stamp files are made last, so
+# that an installation that was cut off is done again.
+$(PACKAGE): pyproject.toml scripts/check-machine
+	@python=$$(scripts/check-machine) && { [ -x $(PYTHON) ] || $$python -m venv .venv; }
+	@echo "Installing Penstock into .venv (once, a few minutes) ..."
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(TOOLS): $(PACKAGE)
+	@echo "Installing what the tests need into .venv (once) ..."
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,151 @@
+"""The commands and their options. What a command needs is imported when it is run: `show` never loads Spark."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+import penstock as package
+from penstock import settings as all_settings
+from penstock.cli.loader import load
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+from penstock.topology import render
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output instead of text.")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: its exit code, and its answer where that is to be JSON."""
+
+    code: int = 0
+    answer: object = None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package.__version__, prog_name="penstock", message="%(prog)s %(version)s")
+@click.pass_context
+def penstock(context: click.Context) -> None:
+    """Elastic stream processing on Spark: a topology of operators that scales while it runs."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _finite(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise click.BadParameter(f"{value:g} is not a number of seconds above 0.", param=option)
+    return value
+
+
+@penstock.command()
+@click.argument("target", metavar="FILE[::NAME]")
+@click.option(
+    "--cluster",
+    type=click.Choice(["local", "standalone", "attached"]),
+    help="local: one Spark process. standalone: a master and workers of our own, each machine an address. "
+    "attached: a Spark master that runs already. [default: local, or attached if there is a --master]",
+)
+@click.option("--machines", type=int, help="Machines of a standalone cluster. [default: 2]")
+@click.option("--slots", type=int, help="Slots a machine. [default: 2 local, 1 standalone]")
+@click.option("--cores", type=int, help="Cores a slot; the same as --set slot_cores=C. [default: 1]")
+@click.option("--master", metavar="URL", help="The Spark master to attach to.")
+@click.option("--seconds", type=float, callback=_finite, help="Stop after so long. [default: when it ends, or Ctrl-C]")
+@click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
+@click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting; see `penstock settings`.")
+@JSON
+def run(  # noqa: PLR0913 - one parameter an option
+    *,
+    target: str,
+    cluster: str | None,
+    machines: int | None,
+    slots: int | None,
+    cores: int | None,
+    master: str | None,
+    seconds: float | None,
+    state: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> Outcome:
+    """Run the topology that FILE declares, with a live table, until it ends.
+
+    Ctrl-C or SIGTERM stops it in order: what is under way still reaches the sinks. Ctrl-C again stops it at once.
+    """
+    from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
+
+    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
+    settings = _settings(assignments, cores)
+    loaded = load(target)
+    definition = loaded.topology.definition()
+
+    from penstock.cli.run import Order, run_topology
+    from penstock.cli.screen import open_console, open_screen
+    from penstock.cli.summary_page import print_summary
+
+    # A session that ends under the gateway's feet is not worth a log line; failures come to us as exceptions.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
+    console = open_console()
+    order = Order(loaded, definition, choice, settings, seconds, state)
+    summary, code = run_topology(order, open_screen(console, as_json))
+    if as_json:
+        return Outcome(code, summary.as_json())
+    print_summary(summary, console)
+    return Outcome(code)
+
+
+@penstock.command()
+@click.argument("target", metavar="FILE[::NAME]")
+@click.option("--mermaid", is_flag=True, help="A Mermaid flowchart, for documents.")
+@JSON
+def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
+    """Check the topology that FILE declares, and draw it."""
+    if mermaid and as_json:
+        raise PenstockError("BAD_COMMAND", "--mermaid and --json exclude each other.", "Choose one of them.")
+    definition = load(target).topology.definition()
+    if as_json:
+        return Outcome(answer=render.as_json(definition))
+    click.echo(render.as_mermaid(definition) if mermaid else render.as_text(definition), nl=False)
+    return Outcome()
+
+
+@penstock.command()
+@click.argument("name")
+@JSON
+def init(name: str, as_json: bool) -> Outcome:
+    """Write a starter topology, NAME.py, that runs."""
+    from penstock.cli.starter import write_starter
+
+    path = write_starter(name)
+    if as_json:
+        return Outcome(answer={"written": str(path)})
+    click.echo(f"Wrote {path}. Now: penstock run {path} --seconds 20")
+    return Outcome()
+
+
+@penstock.command(name="settings")
+@JSON
+def settings_command(as_json: bool) -> Outcome:
+    """List every setting with its type, default, range and meaning."""
+    rows = all_settings.reference()
+    if as_json:
+        return Outcome(answer=rows)
+    for row in rows:
+        bounds = f", {row['range']}" if row["range"] else ""
+        click.echo(f"{row['name']} = {row['default']}  ({row['type']}{bounds})\n    {row['meaning']}")
+    return Outcome()
+
+
+def _settings(assignments: tuple[str, ...], cores: int | None) -> Settings:
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise PenstockError("BAD_COMMAND", f'--set has "{assignment}".', "Write it as --set NAME=VALUE.")
+        values[name.strip()] = value.strip()
+    if cores is not None:
+        values["slot_cores"] = cores
+    return Settings.of(values)

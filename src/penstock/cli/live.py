@@ -1,0 +1,103 @@
+"""The live table: every operator with its rates, its backlog and where it runs; every sink with its latency."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.numbers import NOTHING, count, milliseconds, seconds
+from penstock.cli.view import OperatorView, View
+
+_BAR_WIDTH = 30
+
+
+def live_table(view: View) -> RenderableType:
+    return Group(_heading(view), *_notices(view), _operators(view), _sinks(view))
+
+
+def _heading(view: View) -> RenderableType:
+    title = Text.assemble((view.topology, "bold"), f" on {view.cluster}  ")
+    if view.seconds is None:
+        return title + Text(f"{view.elapsed:.0f} s")
+    line = Table.grid(padding=(0, 1))
+    done = min(view.elapsed, view.seconds)
+    bar = ProgressBar(total=view.seconds, completed=done, width=_BAR_WIDTH)
+    line.add_row(title, bar, f"{done:.0f} of {view.seconds:.0f} s")
+    return line
+
+
+def _notices(view: View) -> list[Text]:
+    """What a user should know beside the figures."""
+    notices = []
+    if view.stopping:
+        notices.append(Text(view.stopping, style="yellow"))
+    if view.throttled:
+        notices.append(
+            Text(f"throttled: {', '.join(view.throttled)} waits for the operators behind it", style="yellow")
+        )
+    if view.unplaced_because:
+        notices.append(Text(f"unplaced because {view.unplaced_because}", style="yellow"))
+    return notices
+
+
+def _operators(view: View) -> Table:
+    bad = any(one.bad_rows for one in view.operators)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("operator", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("inst.", justify="right", no_wrap=True)
+    table.add_column("slots", overflow="fold")
+    for heading in ("rows in/s", "out/s", "backlog", "batch ms", *(["bad rows"] if bad else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in view.operators:
+        table.add_row(*_row(one, bad))
+    return table
+
+
+def _row(one: OperatorView, bad: bool) -> list[RenderableType]:
+    return [
+        one.name,
+        one.kind,
+        str(one.instances),
+        "\n".join(f"{slot} x{instances}" for slot, instances in one.places.items()),
+        NOTHING if one.rows_in is None else count(one.rows_in),
+        NOTHING if one.rows_out is None else count(one.rows_out),
+        count(one.backlog),
+        milliseconds(one.batch_seconds),
+        *([Text(count(one.bad_rows), style="red" if one.bad_rows else "")] if bad else []),
+    ]
+
+
+def _sinks(view: View) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("sink")
+    for heading in ("latency p50", "p99"):
+        table.add_column(heading, justify="right")
+    for one in view.operators:
+        if one.latency is not None:
+            table.add_row(one.name, seconds(one.latency.p50), seconds(one.latency.p99))
+    return table
+
+
+def plain_line(view: View) -> str:
+    """The same in one line, for a log."""
+    operators = [_plain(one) for one in view.operators]
+    notices = [text.plain for text in _notices(view)]
+    return f"{view.elapsed:.0f} s: " + " | ".join([*operators, *notices])
+
+
+def _plain(one: OperatorView) -> str:
+    words = [one.name]
+    if one.rows_in is not None:
+        words.append(f"in {count(one.rows_in)}/s")
+    if one.rows_out is not None:
+        words.append(f"out {count(one.rows_out)}/s")
+    if one.backlog:
+        words.append(f"backlog {count(one.backlog)}")
+    if one.bad_rows:
+        words.append(f"bad rows {count(one.bad_rows)}")
+    if one.latency is not None and one.latency.p50 is not None:
+        words.append(f"latency p50 {seconds(one.latency.p50)} p99 {seconds(one.latency.p99)}")
+    return " ".join(words)

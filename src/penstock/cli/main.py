@@ -1,0 +1,87 @@
+"""The way into the command line and out of it: every mistake ends as one named error, never as a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+
+import click
+
+from penstock.cli.commands import Outcome, penstock
+from penstock.cli.stopping import INTERRUPTED
+from penstock.errors import PenstockError
+
+MISTAKE = 2
+BUG = 1
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    words = sys.argv[1:] if words is None else list(words)
+    as_json = "--json" in words
+    try:
+        # With --json, standard output holds one object; what a user's file or sink prints goes elsewhere.
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            outcome = _invoke(words)
+        if outcome.answer is not None:
+            _print_json(outcome.answer)
+        sys.stdout.flush()
+        return outcome.code
+    except PenstockError as error:
+        _report(error, as_json)
+        return MISTAKE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`penstock show ... | head`): not worth a word, and nobody would see it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BUG
+    except Exception as error:
+        _report(_internal(error), as_json)
+        return BUG
+
+
+def _invoke(words: list[str]) -> Outcome:
+    try:
+        outcome = penstock.main(words, "penstock", standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "penstock"
+        text = error.format_message().rstrip(".")
+        raise PenstockError("BAD_COMMAND", f"{text}.", f"See: {command} --help") from None
+    except click.ClickException as error:
+        raise PenstockError("BAD_COMMAND", error.format_message(), "See: penstock --help") from None
+    # --help and --version end with a number instead.
+    return outcome if isinstance(outcome, Outcome) else Outcome(int(outcome or 0))
+
+
+def _report(error: PenstockError, as_json: bool) -> None:
+    if as_json:
+        _print_json(error.as_json())
+    else:
+        sys.stderr.write(f"{error}\n")
+
+
+def _print_json(answer: object) -> None:
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def _internal(error: Exception) -> PenstockError:
+    """A bug of ours: the traceback goes to a file, because it says nothing to a user."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
+    ) as log:
+        traceback.print_exception(error, file=log)
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it with {log.name}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

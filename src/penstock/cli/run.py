@@ -1,0 +1,104 @@
+"""`penstock run`: launch a topology, show it while it runs, stop it in order, sum it up."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from penstock.cli.loader import Loaded
+from penstock.cli.screen import Screen
+from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
+from penstock.cli.summary import Summary, nothing_ran, summarize
+from penstock.cli.view import view_of, waiting_rows
+from penstock.cluster.choice import ClusterChoice
+from penstock.engine.launch import launch
+from penstock.engine.runtime import Run
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+#: Four looks a second: quick enough for people, and cheap.
+TICK = 0.25
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asked for."""
+
+    loaded: Loaded
+    definition: TopologyDefinition
+    choice: ClusterChoice
+    settings: Settings
+    seconds: float | None = None
+    state: str | None = None
+
+
+def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
+    """The summary and the exit code; raises the named error of an operator that fails."""
+    order.loaded.ship_by_value()
+    definition, kind = order.definition, order.choice.kind
+    with screen, StopRequests().listening() as stops:
+        try:
+            with launch(
+                definition,
+                order.choice,
+                order.settings,
+                order.state,
+                python_path=[order.loaded.folder],
+                tell=screen.tell,
+            ) as run:
+                stops.started()
+                watch = Watch(run, order, screen, stops)
+                summary, code = watch.until_the_end()
+                run.stop(drain=False)  # it is drained, or it is not to be
+                return summary, code
+        except (StoppedEarly, KeyboardInterrupt):  # the latter while PySpark starts: it takes over Ctrl-C for a moment
+            screen.tell("stopped before any row was read")
+            return nothing_ran(definition.name, kind), 0
+
+
+class Watch:
+    """A run from its first row to its last."""
+
+    def __init__(self, run: Run, order: Order, screen: Screen, stops: StopRequests) -> None:
+        self.run = run
+        self.order = order
+        self.screen = screen
+        self.stops = stops
+
+    def until_the_end(self) -> tuple[Summary, int]:
+        finished = self._until_stopped()
+        asked = self.stops.count
+        drained = finished or self._drain(asked)
+        code = INTERRUPTED if not drained and self.stops.count > asked else 0
+        return summarize(self.run, self.order.choice.kind, drained), code
+
+    def _until_stopped(self) -> bool:
+        """True if the topology came to its own end; False if its time is over or a stop was asked for."""
+        run, seconds = self.run, self.order.seconds
+        while seconds is None or time.time() < run.started_at + seconds:
+            run.check()
+            if run.finished:
+                return True
+            self._show()
+            if self.stops.wait(TICK):
+                return False
+        run.check()
+        return False
+
+    def _drain(self, asked: int) -> bool:
+        """Wait for what is on its way, unless one more stop is asked for."""
+        run = self.run
+        run.begin_drain()
+        deadline = time.monotonic() + self.order.settings.drain_seconds
+        while not run.drained:
+            run.check()
+            if self.stops.count > asked or time.monotonic() > deadline:
+                return False
+            rows = waiting_rows(run)
+            what = f"{rows:,} rows to reach the sinks" if rows else "the last batches to end"
+            self._show(f"stopping: waiting for {what} (Ctrl-C stops at once)")
+            self.stops.wait(TICK)
+        return True
+
+    def _show(self, stopping: str = "") -> None:
+        self.screen.show(view_of(self.run, self.order.choice.kind, self.order.seconds, stopping))

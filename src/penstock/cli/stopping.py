@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM: the first asks for an orderly stop, the second for one at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: What a shell reports for a program that Ctrl-C ended.
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class StoppedEarly(BaseException):
+    """A stop was asked for while the cluster was being started: there is nothing to drain yet.
+
+    Not an Exception, so that nothing on the way takes it for a failure that it can handle.
+    """
+
+
+class StopRequests:
+    """Counts the requests to stop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._asked = threading.Event()
+        self._starting = True
+
+    def started(self) -> None:
+        """From now on a request waits for the main loop instead of interrupting what is under way."""
+        self._starting = False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until the next request; True if there has been any so far."""
+        self._asked.wait(seconds)
+        self._asked.clear()
+        return self.count > 0
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self.count += 1
+        self._asked.set()
+        if self.count > 2:
+            # Even the quick stop takes too long for this user. Whatever we have started watches for our end.
+            os._exit(128 + number)
+        if self._starting and self.count == 1:
+            raise StoppedEarly
+
+    @contextmanager
+    def listening(self) -> Iterator[StopRequests]:
+        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,147 @@
+"""What a run came to, taken at its end while everything is still up: the values behind the last page and --json."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cli.where import Places, places_of
+from penstock.engine.runtime import Run
+from penstock.monitor.live import Latency, OperatorRates
+from penstock.topology.definition import Sink, Source
+
+
+@dataclass(frozen=True)
+class OperatorSummary:
+    name: str
+    kind: str
+    instances: int
+    rows_in: int
+    rows_out: int
+    rates: OperatorRates
+    bad_rows: int
+    backlog: int
+    places: Places
+    #: Sinks only.
+    latency: Latency | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        places = self.places
+        described = {
+            "name": self.name,
+            "kind": self.kind,
+            "instances": self.instances,
+            "placement": {one.slot: one.instances for one in places.bundles},
+            "executors": {one.slot: one.planned for one in places.bundles},
+            "observed": {place: list(seen) for place, seen in (places.reported or {}).items()},
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "rows_in_per_second": round(self.rates.rows_in, 1),
+            "rows_out_per_second": round(self.rates.rows_out, 1),
+            "batches": self.rates.batches,
+            "bad_rows": self.bad_rows,
+            "backlog": self.backlog,
+            "differences": places.differences(),
+        }
+        if places.tasks:
+            described["tasks"] = [
+                {
+                    "task": one.task,
+                    "planned": one.slot,
+                    "executor": one.planned,
+                    "observed": list(one.observed),
+                    "location": one.location,
+                }
+                for one in places.tasks
+            ]
+        return described
+
+
+@dataclass(frozen=True)
+class Summary:
+    topology: str
+    cluster: str
+    #: Machine -> slots.
+    machines: Mapping[str, int]
+    seconds: float
+    operators: tuple[OperatorSummary, ...]
+    #: Everything that the sources emitted has reached the sinks.
+    drained: bool
+    unplaced_because: str = ""
+
+    @property
+    def differences(self) -> list[str]:
+        return [f"{one.name}: {text}" for one in self.operators for text in one.places.differences()]
+
+    @property
+    def as_planned(self) -> bool | None:
+        """None where nothing can be known: slots are only logical, or bundles are not placed."""
+        if self.unplaced_because or not any(one.places.known for one in self.operators):
+            return None
+        return not self.differences
+
+    @property
+    def sinks(self) -> list[OperatorSummary]:
+        return [one for one in self.operators if one.latency is not None]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topology": self.topology,
+            "cluster": self.cluster,
+            "machines": dict(self.machines),
+            "seconds": round(self.seconds, 1),
+            "operators": [one.as_json() for one in self.operators],
+            "sinks": [
+                {
+                    "name": one.name,
+                    "rows_per_second": round(one.rates.rows_in, 1),
+                    "latency_p50": one.latency.p50 if one.latency else None,
+                    "latency_p99": one.latency.p99 if one.latency else None,
+                }
+                for one in self.sinks
+            ],
+            "drained": self.drained,
+            "unplaced": self.unplaced_because or None,
+            "as_planned": self.as_planned,
+        }
+
+
+def nothing_ran(topology: str, cluster: str) -> Summary:
+    """The summary of a run that was stopped before it had begun."""
+    return Summary(topology, cluster, {}, 0.0, (), drained=True)
+
+
+def summarize(run: Run, cluster: str, drained: bool) -> Summary:
+    """To be taken before the run is stopped."""
+    return Summary(
+        topology=run.definition.name,
+        cluster=cluster,
+        machines={machine.name: len(machine.slots) for machine in run.host.cluster.machines},
+        seconds=time.time() - run.started_at,
+        operators=tuple(_operator(run, operator.name) for operator in run.definition.operators),
+        drained=drained,
+        unplaced_because=run.host.unplaced_because,
+    )
+
+
+def _operator(run: Run, name: str) -> OperatorSummary:
+    operator, statistics = run.definition.operator(name), run.statistics
+    (rows_in, rows_out), rates = statistics.totals(name), statistics.whole_run(name)
+    if isinstance(operator, Source):
+        # A source is where rows begin: it emits what it makes or reads, and no stream leads into it.
+        rows_in, rates = 0, dataclasses.replace(rates, rows_in=0.0)
+    return OperatorSummary(
+        name=name,
+        kind=operator.kind,
+        instances=run.placement.total(name),
+        rows_in=rows_in,
+        rows_out=rows_out,
+        rates=rates,
+        bad_rows=statistics.bad_rows(name),
+        backlog=run.backlog(name),
+        places=places_of(run, name),
+        latency=statistics.latency(name) if isinstance(operator, Sink) else None,
+    )

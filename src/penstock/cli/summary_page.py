@@ -1,0 +1,131 @@
+"""The last page of a run, for people: what went through, how fast, and where everything ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.numbers import NOTHING, count, plural, seconds
+from penstock.cli.summary import OperatorSummary, Summary
+
+
+def print_summary(summary: Summary, console: Console) -> None:
+    slots = sum(summary.machines.values())
+    console.print(
+        f"\n{summary.topology} on {summary.cluster}: {plural(len(summary.machines), 'machine')}, "
+        f"{plural(slots, 'slot')}, {summary.seconds:.1f} s"
+    )
+    if not summary.operators:
+        console.print("It was stopped before any row was read.")
+        return
+    for table in (_throughput(summary), _latency(summary), _bundles(summary), *_tasks(summary)):
+        console.print()
+        console.print(table)
+    console.print()
+    console.print(_end(summary), soft_wrap=True)
+    console.print(verdict(summary), soft_wrap=True)
+
+
+def verdict(summary: Summary) -> str:
+    """Whether everything ran where the plan says, in one line."""
+    if summary.unplaced_because:
+        return f"Placement: bundles ran where Spark liked, because {summary.unplaced_because}."
+    if summary.as_planned is None:
+        return "Placement: the slots of a local cluster are one process, so there is nothing to compare."
+    if summary.as_planned:
+        unseen = [one.name for one in summary.operators if not one.places.known]
+        but = f" ({', '.join(unseen)}: written by Spark itself, not observed)" if unseen else ""
+        return f"Placement: the observed placement equals the plan{but}."
+    return f"Placement: NOT as planned: {'; '.join(summary.differences)}."
+
+
+def _end(summary: Summary) -> str:
+    if summary.drained:
+        return "Drained: everything that the sources emitted has reached the sinks."
+    rows = sum(one.backlog for one in summary.operators if one.kind != "source")
+    return f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
+
+
+def _table(title: str, *headings: str) -> Table:
+    """Headings that start with > are of numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left", header_style="bold")
+    for heading in headings:
+        table.add_column(heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left")
+    return table
+
+
+def _throughput(summary: Summary) -> Table:
+    table = _table(
+        "Throughput",
+        "operator",
+        "kind",
+        ">rows in",
+        ">rows out",
+        ">in/s",
+        ">out/s",
+        ">batches",
+        ">backlog",
+        ">bad rows",
+    )
+    for one in summary.operators:
+        source, sink = one.kind == "source", one.kind == "sink"
+        table.add_row(
+            one.name,
+            one.kind,
+            NOTHING if source else count(one.rows_in),
+            NOTHING if sink else count(one.rows_out),
+            NOTHING if source else count(one.rates.rows_in),
+            NOTHING if sink else count(one.rates.rows_out),
+            count(one.rates.batches),
+            count(one.backlog),
+            count(one.bad_rows),
+        )
+    return table
+
+
+def _latency(summary: Summary) -> Table:
+    table = _table("Latency, end to end", "sink", ">rows/s", ">p50", ">p99")
+    for one in summary.sinks:
+        latency = one.latency
+        p50, p99 = (latency.p50, latency.p99) if latency else (None, None)
+        table.add_row(one.name, count(one.rates.rows_in), seconds(p50), seconds(p99))
+    return table
+
+
+def _bundles(summary: Summary) -> Table:
+    table = _table("Where each bundle ran", "operator", ">instances", "slot", "planned", "observed")
+    for one in summary.operators:
+        for place in one.places.bundles:
+            planned = f"executor {place.planned}" if place.planned else NOTHING
+            observed = f"executor {', '.join(place.observed)}" if place.observed else _unseen(one, place.slot)
+            table.add_row(one.name, str(place.instances), place.slot, planned, observed)
+    return table
+
+
+def _unseen(one: OperatorSummary, slot: str) -> str:
+    """Why no executor reported this bundle under its slot."""
+    if any(task.slot == slot and task.observed for task in one.places.tasks):
+        return "by task, below"
+    return NOTHING
+
+
+def _tasks(summary: Summary) -> Iterator[Table]:
+    if not any(one.places.tasks for one in summary.operators):
+        return
+    table = _table("Where each task's state was", "operator", "tasks", "slot", "planned", "observed", "Spark says")
+    for one in summary.operators:
+        groups: dict[tuple[str, str | None, tuple[str, ...], str | None], list[int]] = {}
+        for task in one.places.tasks:
+            groups.setdefault((task.slot, task.planned, task.observed, task.location), []).append(task.task)
+        for (slot, planned, observed, location), tasks in groups.items():
+            table.add_row(
+                one.name,
+                ", ".join(map(str, tasks)),
+                slot,
+                f"executor {planned}" if planned else NOTHING,
+                f"executor {', '.join(observed)}" if observed else NOTHING,
+                location or NOTHING,
+            )
+    yield table

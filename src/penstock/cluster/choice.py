@@ -1,0 +1,76 @@
+"""Which cluster a topology is to run on, in a user's words: checked at once, made when it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.cluster.attached import AttachedCluster
+from penstock.cluster.local import LocalCluster
+from penstock.cluster.provider import Provider, require_at_least_one
+from penstock.cluster.standalone import StandaloneCluster
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+LOCAL, STANDALONE, ATTACHED = KINDS = ("local", "standalone", "attached")
+LOCAL_SLOTS = 2
+STANDALONE_MACHINES = 2
+STANDALONE_SLOTS = 1
+#: Bundles of all operators must be able to run side by side on a slot; a few threads more cost nothing.
+LEAST_TASK_THREADS = 4
+
+
+@dataclass(frozen=True)
+class ClusterChoice:
+    """What is None takes the default of the kind of cluster."""
+
+    kind: str = LOCAL
+    machines: int | None = None
+    slots: int | None = None
+    master: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise _bad_cluster(f'there is no kind of cluster "{self.kind}".', f"Choose one of: {', '.join(KINDS)}.")
+        given = {"machines": self.machines, "slots": self.slots}
+        require_at_least_one(**{what: count for what, count in given.items() if count is not None})
+        if self.kind == LOCAL and self.machines is not None:
+            raise _bad_cluster("a local cluster is one machine.", "Leave machines away, or choose standalone.")
+        if self.kind == ATTACHED and self.master is None:
+            raise _bad_cluster("an attached cluster needs its master.", "Give its URL: --master spark://host:7077.")
+        if self.kind == ATTACHED and (self.machines is not None or self.slots is not None):
+            raise _bad_cluster(
+                "machines and slots of an attached cluster are those of its executors.",
+                "Leave machines and slots away.",
+            )
+        if self.kind != ATTACHED and self.master is not None:
+            raise _bad_cluster(f"a {self.kind} cluster has no master to connect to.", "Choose attached, or no master.")
+
+    def provider(self, operators: int, settings: Settings, work_dir: Path) -> Provider:
+        """The cluster itself, not yet started, with room for so many operators on every slot."""
+        cores = settings.slot_cores
+        threads = max(LEAST_TASK_THREADS, operators) * cores
+        if self.kind == ATTACHED:
+            return AttachedCluster(self.master or "", cores)
+        if self.kind == STANDALONE:
+            return StandaloneCluster(
+                machines=self.machines or STANDALONE_MACHINES,
+                slots=self.slots or STANDALONE_SLOTS,
+                cores=cores,
+                task_threads_per_slot=threads,
+                work_dir=work_dir,
+                executor_memory_mb=settings.slot_memory_mb,
+            )
+        slots = self.slots or LOCAL_SLOTS
+        return LocalCluster(slots, cores, threads * slots)
+
+    def __str__(self) -> str:
+        """What is started, or connected to, for a user who waits."""
+        if self.kind == STANDALONE:
+            machines = self.machines or STANDALONE_MACHINES
+            return f"a master and {machines} worker{'s' if machines > 1 else ''}"
+        return f"the master {self.master}" if self.kind == ATTACHED else "one local Spark process"
+
+
+def _bad_cluster(message: str, hint: str) -> PenstockError:
+    return PenstockError("BAD_CLUSTER", message, hint)

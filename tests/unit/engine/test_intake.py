@@ -1,0 +1,161 @@
+"""The gate in front of an operator: when it lets rows in, how many, and when it holds back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from penstock.engine.intake import Intake
+from penstock.engine.pacing import Pacer
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeChannels:
+    """Only what the intake asks: time passes while it waits."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.full_channels: set[str] = set()
+        self.waits: list[float] = []
+
+    def full(self, channel: str) -> bool:
+        return channel in self.full_channels
+
+    def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        self.waits.append(timeout)
+        self.clock.now += timeout
+        return predicate()
+
+    def notify(self) -> None:
+        pass
+
+
+class Rows:
+    def __init__(self, rows: int, due: float | None = None) -> None:
+        self.rows = rows
+        self.due = due
+
+    def available(self) -> int:
+        return self.rows
+
+    def due_in(self) -> float | None:
+        return self.due
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def channels(clock: Clock) -> FakeChannels:
+    return FakeChannels(clock)
+
+
+def intake_of(channels: FakeChannels, *supplies: Rows, linger: float = 0.1, **options: bool) -> Intake:
+    def fail(error: Exception) -> None:
+        raise error
+
+    intake = Intake(channels, ["out"], Pacer(0.5, 1000), linger, fail, clock=channels.clock, **options)  # type: ignore[arg-type]
+    for supply in supplies:
+        intake.add(supply)
+    intake.open()
+    return intake
+
+
+def test_a_full_batch_starts_at_once(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply)
+    intake.turn.last_start = channels.clock.now
+    assert intake.admits(supply) == intake.pacer.bound()
+    assert channels.waits == []
+
+
+def test_few_rows_wait_for_the_linger(channels: FakeChannels) -> None:
+    supply = Rows(3)
+    intake = intake_of(channels, supply)
+    intake.turn.last_start = channels.clock.now
+    assert intake.admits(supply) == 3
+    assert sum(channels.waits) == pytest.approx(0.1)
+
+
+def test_an_operator_behind_a_full_channel_is_held_back(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply)
+    channels.full_channels.add("out")
+    assert intake.admits(supply) == 0
+    assert intake.throttled
+    channels.full_channels.clear()
+    assert intake.admits(supply) > 0
+    assert not intake.throttled
+
+
+def test_spill_ignores_the_bound(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply, throttle=False)
+    channels.full_channels.add("out")
+    assert intake.admits(supply) > 0
+
+
+def test_nothing_gets_in_while_it_is_closed(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply)
+    intake.close()
+    assert intake.admits(supply) == 0
+
+
+def test_several_supplies_share_a_batch_by_what_waits(channels: FakeChannels) -> None:
+    many, few = Rows(3000), Rows(1000)
+    intake = intake_of(channels, many, few)
+    admitted = [intake.admits(many), intake.admits(few)]
+    assert admitted[0] == pytest.approx(3 * admitted[1], rel=0.05)
+    assert sum(admitted) <= intake.pacer.bound() + 1
+
+
+def test_a_stateful_operator_is_answered_at_once_after_a_batch(channels: FakeChannels) -> None:
+    supply = Rows(0)
+    intake = intake_of(channels, supply, patient_at_once=False)
+    assert intake.admits(supply) == 0
+    assert channels.waits == []
+    assert not intake.idle
+    intake.admits(supply)
+    assert channels.waits
+    assert intake.idle
+
+
+def test_the_time_of_a_batch_teaches_the_pacer(channels: FakeChannels) -> None:
+    supply = Rows(500)
+    intake = intake_of(channels, supply)
+    intake.begins()
+    assert intake.in_batch
+    channels.clock.now += 1.0
+    assert intake.ended(500, busy=0.8) == pytest.approx(1.0)
+    assert not intake.in_batch
+    assert intake.pacer.seconds_per_row == pytest.approx(0.8 / 500)
+    assert intake.pacer.overhead == pytest.approx(0.2)
+
+
+def test_opening_wakes_a_waiting_query() -> None:
+    """With the real condition variable: a query asked before the gate was open gets its rows once it is."""
+    from penstock.channels.log import Channels
+
+    channels = Channels.__new__(Channels)
+    channels._changed = threading.Condition()
+    intake = Intake(channels, [], Pacer(0.5, 1000), 0.0, lambda error: None)
+    supply = Rows(10)
+    intake.add(supply)
+    got: list[int] = []
+    thread = threading.Thread(target=lambda: got.append(intake.admits(supply)))
+    thread.start()
+    intake.open()
+    thread.join(5)
+    assert got == [10]

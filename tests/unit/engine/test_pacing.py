@@ -1,0 +1,50 @@
+"""The pacer finds the batch size that takes the target interval, whatever a row costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine.pacing import FIRST_ROWS, GROWTH, Pacer
+
+
+def run(pacer: Pacer, seconds_per_row: float, overhead: float, batches: int = 30) -> float:
+    """The time of the last of so many full batches."""
+    seconds = 0.0
+    for _ in range(batches):
+        rows = pacer.bound()
+        busy = rows * seconds_per_row
+        seconds = busy + overhead
+        pacer.observe(rows, seconds, busy)
+    return seconds
+
+
+@pytest.mark.parametrize("seconds_per_row", [1e-6, 1e-4, 1e-3, 0.05])
+def test_batches_settle_at_the_interval(seconds_per_row: float) -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000)
+    assert run(pacer, seconds_per_row, overhead=0.1) == pytest.approx(0.5, rel=0.15)
+
+
+def test_a_fixed_cost_above_the_interval_still_leaves_room_for_rows() -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000)
+    assert run(pacer, 1e-4, overhead=2.0) == pytest.approx(2.25, rel=0.1)
+
+
+def test_the_first_batch_is_small_and_growth_is_bounded() -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000)
+    assert pacer.bound() == FIRST_ROWS
+    pacer.observe(FIRST_ROWS, 0.1, 1e-9)
+    assert pacer.bound() == FIRST_ROWS * GROWTH
+
+
+def test_never_more_than_the_most_and_never_nothing() -> None:
+    pacer = Pacer(interval=0.5, most=100)
+    assert pacer.bound() == 100
+    pacer.observe(100, 60.0, 60.0)
+    pacer.observe(1, 60.0, 60.0)
+    assert 1 <= pacer.bound() <= 100
+
+
+def test_a_batch_without_rows_teaches_nothing() -> None:
+    pacer = Pacer(interval=0.5, most=1000)
+    pacer.observe(0, 9.0, 0.0)
+    assert pacer.bound() == FIRST_ROWS
