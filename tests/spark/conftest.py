@@ -21,6 +21,8 @@ from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 from penstock.topology.definition import TopologyDefinition
 
+#: Tests are short: Java's second compiler would cost more than it gives.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Short batches and no lingering: tests should not wait.
 TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
 
@@ -58,11 +60,12 @@ class Hosts:
             "spark.eventLog.dir": str(events),
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
         }
         provider = (
             LocalCluster(slots=2, cores=1, task_threads=8)
             if kind == "local"
-            else StandaloneCluster(machines=2, slots=2, cores=2, task_threads_per_slot=6, work_dir=folder / "cluster")
+            else StandaloneCluster(2, 2, 2, 6, folder / "cluster", executor_java_options=QUICK_JAVA)
         )
         here = str(Path(__file__).parent)
         return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [here], conf)

@@ -80,7 +80,7 @@ def _internal(error: Exception) -> PenstockError:
     ) as log:
         traceback.print_exception(error, file=log)
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it with {log.name}.")
+    return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it with {log.name}")
 
 
 if __name__ == "__main__":

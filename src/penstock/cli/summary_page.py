@@ -50,7 +50,9 @@ def _end(summary: Summary) -> str:
 
 def _table(title: str, *headings: str) -> Table:
     """Headings that start with > are of numbers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left", header_style="bold")
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left", header_style="bold"
+    )
     for heading in headings:
         table.add_column(heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left")
     return table

@@ -50,10 +50,11 @@ class AttachedCluster:
         """Nothing to end: the cluster belongs to someone else."""
 
     def _settled(self, list_executors: ListExecutors, deadline_seconds: float) -> frozenset[Executor]:
-        """The executors, once there are some and their set has not changed for a moment."""
+        """The executors, once there are some and their set has not changed for a moment; with no time, as it is now."""
         deadline = time.monotonic() + deadline_seconds
+        settle_seconds = min(self._settle_seconds, deadline_seconds)
         executors, since = frozenset(list_executors()), time.monotonic()
-        while not executors or time.monotonic() < since + self._settle_seconds:
+        while not executors or time.monotonic() < since + settle_seconds:
             if time.monotonic() > deadline:
                 seen = f"its executors keep changing ({len(executors)} now)" if executors else "it gave no executor"
                 raise cluster_failed(f"{self.master_url}: {seen} within {deadline_seconds:g} s.")

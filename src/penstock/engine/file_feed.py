@@ -10,17 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyarrow import fs as pafs
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.segments import open_filesystem
 from penstock.engine.feeds import Batch, Partitions, Seats
 from penstock.engine.intake import Intake
-from penstock.engine.program import BadRow
-from penstock.engine.splitting import Descriptor, Share
+from penstock.engine.splitting import Share
 from penstock.errors import PenstockError
-from penstock.sources.reading import read_rows
 from penstock.sources.specs import FileSource
 from penstock.topology.definition import Source
 
@@ -172,25 +169,3 @@ def _list(spec: FileSource, operator: Source, now: float) -> Iterator[Found]:
 
 def _hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/"))
-
-
-@dataclass(frozen=True)
-class FileReader:
-    """Runs on the executors."""
-
-    spec: FileSource
-
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
-        files = list((descriptor.load or {})["files"])
-        count = descriptor.instances
-        return [self._rows(files[index::count], bad_row) for index in range(count)]
-
-    def born(self, descriptor: Descriptor) -> tuple[float, float]:
-        born_from, born_to = (descriptor.load or {})["born"]
-        return born_from, born_to
-
-    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
-        spec = self.spec
-        filesystem, _ = open_filesystem(spec.path)
-        for path in files:
-            yield from read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row)

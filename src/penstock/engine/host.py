@@ -149,7 +149,7 @@ class SparkHost:
             _end_jvm()
         finally:
             self.provider.stop()
-            for name in ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+            for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
                 if name in self._environment:
                     os.environ[name] = self._environment[name]
                 else:

@@ -64,6 +64,8 @@ class Intake:
         self._patient_at_once = patient_at_once
         self._clock = clock
         self._supplies: list[Supply] = []
+        #: Those that Spark has asked about since its last round. The order is that of its plan, not that of the inputs.
+        self._asked: list[Supply] = []
         self._open = False
         self.closed = False
         self.turn = Turn()
@@ -93,10 +95,10 @@ class Intake:
 
     def admits(self, supply: Supply) -> int:
         """How much of this supply the next micro-batch may read; waits for rows when there are none."""
-        if supply is self._supplies[0]:
+        if self._begins_round(supply):
             self._await_rows()
-        if self.in_batch and supply is self._supplies[0]:
-            return 0  # Spark asks again only when it has given up the batch; it will replay it
+            if self.in_batch:
+                return 0  # Spark asks again only when it has given up the batch; it will replay it
         if not self._may_start():
             return 0
         total = sum(one.available() for one in self._supplies)
@@ -108,14 +110,20 @@ class Intake:
         now = self._clock()
         self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
 
-    def ended(self, rows: int, busy: float) -> float:
+    def ended(self, rows: int, busy: float | None) -> float:
         """A micro-batch was published; returns how long it took."""
         if self.turn.started is None:
             return 0.0
         seconds = self._clock() - self.turn.started
         self.pacer.observe(rows, seconds, busy)
-        self.turn = Turn(last_start=self.turn.last_start, last_overhead=max(seconds - busy, 0.0))
+        self.turn = Turn(last_start=self.turn.last_start, last_overhead=self.pacer.overhead or 0.0)
         return seconds
+
+    def _begins_round(self, supply: Supply) -> bool:
+        """Spark asks about every input before each micro-batch: who is asked again is the first of a new round."""
+        begins = not self._asked or any(supply is one for one in self._asked)
+        self._asked = [supply] if begins else [*self._asked, supply]
+        return begins
 
     def _await_rows(self) -> None:
         deadline = self._clock() + PATIENCE

@@ -25,12 +25,12 @@ from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
 from penstock.engine.failures import as_named_error
 from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
-from penstock.engine.file_feed import FileFeed, FileReader
+from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
 from penstock.engine.pacing import Pacer
 from penstock.engine.program import FileWriter, Program, Reader
-from penstock.engine.readers import ChannelReader, RateReader
+from penstock.engine.readers import ChannelReader, FileReader, RateReader
 from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer, finish_files
 from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.splitting import Spread
@@ -85,6 +85,8 @@ class OperatorQuery:
         self.query: StreamingQuery | None = None
         self.state: StatePlacer | None = None
         self.feeds: list[ChannelFeed | RateFeed | FileFeed] = []
+        #: Whether its bundles do the work, and not Spark SQL.
+        self._arrow = False
         settings = environment.settings
         self.intake = Intake(
             environment.channels,
@@ -151,7 +153,7 @@ class OperatorQuery:
         operator = self.operator
         writer = file_writer(operator.spec) if isinstance(operator, Sink) else None
         program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
-        self.feeds = [feed]
+        self.feeds, self._arrow = [feed], True
         descriptors = self.environment.streams.placed(self._session, operator.name, feed)
         return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
 
@@ -173,7 +175,7 @@ class OperatorQuery:
         elif not frame.isStreaming:
             problem, name = "the function returned a DataFrame that is not a stream.", "BAD_FUNCTION"
         else:
-            returned = to_arrow_schema(frame.schema)
+            returned = to_arrow_schema(frame.schema, timezone="UTC")
             if same_schema(returned, declared):
                 return
             name = "FUNCTION_SCHEMA"
@@ -298,7 +300,9 @@ class OperatorQuery:
         read_to = {channel: row for one in taken for channel, row in one.read_to.items()}
         self.environment.channels.publish(self.operator.name, batch, segments, report.as_json(), read_to)
         finish_files(report)
-        self.intake.ended(self._work(taken, bundles), report.busy if busy is None else busy)
+        # Spark SQL does not say how much of its time was for rows.
+        known = report.busy if self._arrow else busy
+        self.intake.ended(self._work(taken, bundles), known)
         self.environment.published(report)
         if not self.feeds:
             self._wait_for_room()

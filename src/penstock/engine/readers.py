@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.channels.keys import drop_groups, rows_of_groups
-from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore
+from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore, open_filesystem
 from penstock.engine.program import BadRow
 from penstock.engine.splitting import Descriptor, Piece, Spread, cuts
 from penstock.sources.content import Content
+from penstock.sources.reading import read_rows
+from penstock.sources.specs import FileSource
 
 #: Rows of a rate source are made in batches of this many.
 RATE_BATCH_ROWS = MAX_BATCH_ROWS
@@ -95,3 +97,25 @@ class RateReader:
     def _rows(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
         for start in range(first, stop, RATE_BATCH_ROWS):
             yield self.content.rows(start, min(RATE_BATCH_ROWS, stop - start))
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Whole files, dealt to the instances."""
+
+    spec: FileSource
+
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+        files = list((descriptor.load or {})["files"])
+        count = descriptor.instances
+        return [self._rows(files[index::count], bad_row) for index in range(count)]
+
+    def born(self, descriptor: Descriptor) -> tuple[float, float]:
+        born_from, born_to = (descriptor.load or {})["born"]
+        return born_from, born_to
+
+    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
+        spec = self.spec
+        filesystem, _ = open_filesystem(spec.path)
+        for path in files:
+            yield from read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # Over TCP, Nagle's algorithm and delayed acknowledgements add 40 ms to every Python task.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
+        # Workers are forked with everything loaded: a new one is ready in milliseconds, not in a second.
+        "spark.python.daemon.module": "penstock.engine.worker_daemon",
         # Rows that pass between Spark SQL and Python: fewer, larger batches.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.streaming.metricsEnabled": "false",
@@ -64,21 +67,41 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     path = os.pathsep.join(dict.fromkeys([_PACKAGE_ROOT, *python_path]))
     builder = SparkSession.builder.appName(name).master(provider.master_url)
-    penstock_conf = session_conf(settings) | provider.spark_conf() | {"spark.executorEnv.PYTHONPATH": path}
-    conf = penstock_conf | dict(user_conf)
+    # A bundle's parallelism is its instances: numpy shall not start threads of its own below them, nor in the daemon
+    # that forks the workers.
+    environment = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1")}
+    for_executors = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
+    conf = session_conf(settings) | provider.spark_conf() | for_executors | dict(user_conf)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    os.environ["PYTHONPATH"] = path  # local mode forks its Python workers from this process' environment
-    with _own_interrupt():
+    os.environ.update(environment)  # the Python workers of local mode get it from here
+    with _undisturbed():
         return builder.getOrCreate()
 
 
 @contextmanager
-def _own_interrupt() -> Iterator[None]:
-    """PySpark takes over Ctrl-C when it starts (it cancels all jobs); what it means is for our caller to say."""
-    before = signal.getsignal(signal.SIGINT)
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back while PySpark starts: cut off before it has its JVM in its hands, it would leave one
+    that nobody can end. It also takes over Ctrl-C for good (to cancel all jobs); what that means is for our caller to
+    say. A second request is not held back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        handler = before[number]
+        if len(came) > 1 and callable(handler):
+            handler(number, frame)
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, keep)
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+    for number in came[:1]:
+        signal.raise_signal(number)

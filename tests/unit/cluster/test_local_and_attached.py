@@ -44,9 +44,14 @@ def test_attached_reads_machines_and_slots_once_they_are_stable():
 
 
 def test_attached_keeps_slots_when_bound_again():
-    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0)
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
     attached.bind(lambda: [A0, A1], 5.0)
     assert [slot.name for slot in attached.bind(lambda: [A1, B2], 5.0)] == ["a/1", "b/0"]
+
+
+def test_attached_without_time_takes_what_is_there_now():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1)
+    assert list(attached.bind(lambda: [A0], 0.0).values()) == [A0]
 
 
 @pytest.mark.parametrize("answers", [[[]], [[A0], [A1]] * 50], ids=["none", "never stable"])

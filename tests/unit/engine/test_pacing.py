@@ -44,6 +44,26 @@ def test_never_more_than_the_most_and_never_nothing() -> None:
     assert 1 <= pacer.bound() <= 100
 
 
+def test_a_batch_that_was_not_full_keeps_the_size_however_long_a_call_takes() -> None:
+    pacer = Pacer(interval=0.5, most=10_000)
+    pacer.observe(2, 0.2, 0.01)  # 5 ms a row, all of it the cost of a call
+    assert pacer.bound() == FIRST_ROWS
+
+
+def test_a_batch_that_was_not_full_but_too_slow_makes_the_next_smaller() -> None:
+    pacer = Pacer(interval=0.5, most=10_000)
+    pacer.observe(100, 5.1, 5.0)
+    assert pacer.bound() == 50
+
+
+def test_where_spark_does_the_work_the_fastest_batch_stands_for_the_fixed_cost() -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000)
+    for _ in range(60):
+        rows = pacer.bound()
+        pacer.observe(rows, 0.4 + rows * 1e-6, None)
+    assert 0.4 + pacer.bound() * 1e-6 == pytest.approx(0.8, rel=0.05)
+
+
 def test_a_batch_without_rows_teaches_nothing() -> None:
     pacer = Pacer(interval=0.5, most=1000)
     pacer.observe(0, 9.0, 0.0)

@@ -1,0 +1,143 @@
+"""A topology that was stopped, or whose driver was killed with SIGKILL, goes on exactly where it was."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow.dataset as ds
+import pytest
+from killable_word_count import CONTENT, split
+from test_results import WAIT, count, written
+
+from penstock import PenstockError, Topology, sinks, sources
+from penstock.engine.host import SparkHost
+
+HERE = Path(__file__).parent
+
+
+def counting(rows: int, folder: Path, tasks: int = 3) -> Topology:
+    topology = Topology("stopped")
+    lines = topology.source("lines", sources.rate(2_500, CONTENT, rows=rows))
+    words = topology.map("split", split, inputs=[lines], schema="word string", instances=2)
+    counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, n long", tasks=tasks)
+    topology.sink("words", sinks.parquet(folder / "words"), inputs=[words])
+    topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counts])
+    return topology
+
+
+def wanted(rows: int) -> Counter[str]:
+    return Counter(split(CONTENT.rows(0, rows)).column(0).to_pylist())
+
+
+def check(folder: Path, rows: int, column: str) -> None:
+    assert Counter(row["word"] for row in written(folder / "words")) == wanted(rows)
+    last: dict[str, int] = {}
+    for row in written(folder / "counts"):
+        last[row["word"]] = max(last.get(row["word"], 0), row[column])
+    assert last == wanted(rows)
+    # Every count was emitted once: a replayed batch left nothing behind.
+    pairs = Counter((row["word"], row[column]) for row in written(folder / "counts"))
+    assert max(pairs.values()) == 1
+    assert not list((folder / "words").glob("_staging/*"))
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_stopped_topology_goes_on(local_host: SparkHost, running: Callable, tmp_path: Path, drain: bool) -> None:
+    rows = 30_000
+    topology = counting(rows, tmp_path)
+    with running(topology, local_host, state="kept") as run:
+        while run.statistics.totals("counts")[0] == 0:
+            assert not run.wait(0.1)
+        emitted = run.statistics.totals("lines")[0]
+        assert run.stop(drain=drain) == drain
+    assert emitted < rows, "it must be stopped in the middle"
+    with running(topology, local_host, state="kept") as run:
+        assert run.wait(WAIT)
+    check(tmp_path, rows, "n")
+
+
+def test_state_of_another_topology_is_refused(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    with running(counting(100, tmp_path), local_host, state="kept") as run:
+        assert run.wait(WAIT)
+    with pytest.raises(PenstockError) as caught, running(counting(100, tmp_path, tasks=5), local_host, state="kept"):
+        pass
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+    assert "tasks" in caught.value.message
+
+
+def test_a_folder_in_use_is_refused(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    with running(counting(100, tmp_path), local_host, state="kept") as run:
+        with pytest.raises(PenstockError) as caught, running(counting(100, tmp_path), local_host, state="kept"):
+            pass
+        assert caught.value.name == "STATE_IN_USE"
+        assert run.wait(WAIT)
+
+
+class Killable:
+    """The word count in a process of its own, with a mark in its environment by which its descendants are known."""
+
+    def __init__(self, folder: Path, cluster: str, rows: int) -> None:
+        self.mark = f"killable-{os.getpid()}-{time.time_ns()}"
+        environment = dict(os.environ, PENSTOCK_TEST_MARK=self.mark, PYTHONPATH=os.pathsep.join(sys.path))
+        command = [sys.executable, str(HERE / "killable_word_count.py"), str(folder), cluster, str(rows)]
+        with (folder / "output.log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def wait_for(self, word: str) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.strip() == word:
+                return
+        raise AssertionError(f"it ended without saying {word}")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.require_gone()
+
+    def require_gone(self) -> None:
+        """The process has ended, and everything that it had started."""
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        deadline = time.monotonic() + 30
+        while left := self._left():
+            assert time.monotonic() < deadline, f"left behind: {left}"
+            time.sleep(0.2)
+
+    def _left(self) -> list[str]:
+        left = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("PENSTOCK_TEST_MARK") == self.mark:
+                    left.append(" ".join(process.cmdline()[:4]))
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+        return left
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("cluster", "kills"), [("local", 2), ("standalone", 1)])
+def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(tmp_path: Path, cluster: str, kills: int) -> None:
+    rows, chance = 40_000, random.Random(5)
+    for _ in range(kills):
+        victim = Killable(tmp_path, cluster, rows)
+        victim.wait_for("published")
+        # Rows come all the time and batches follow each other: nearly any moment is the middle of one.
+        time.sleep(chance.uniform(0.1, 1.0))
+        victim.kill()
+        assert len(written(tmp_path / "words")) < rows * 5, "it must be killed before the end"
+    last = Killable(tmp_path, cluster, rows)
+    last.wait_for("finished")
+    assert last.process.wait(60) == 0
+    last.require_gone()
+    check(tmp_path, rows, "count")
+    assert ds.dataset(tmp_path / "words").count_rows() == rows * 5

@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM: interrupt a start, are counted while it runs, and are given back afterwards."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from penstock.cli.stopping import StoppedEarly, StopRequests
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_is_interrupted(number):
+    with pytest.raises(StoppedEarly), StopRequests().listening():
+        signal.raise_signal(number)
+
+
+def test_a_run_is_asked_to_stop():
+    with StopRequests().listening() as stops:
+        stops.started()
+        assert not stops.wait(0)
+        signal.raise_signal(signal.SIGTERM)
+        assert stops.wait(60)
+        signal.raise_signal(signal.SIGINT)
+        assert stops.count == 2
+
+
+def test_the_handlers_before_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequests().listening():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before

@@ -1,0 +1,97 @@
+"""The plan beside what was observed: equal, different, or not known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.summary import OperatorSummary, Summary, nothing_ran
+from penstock.cli.summary_page import print_summary, verdict
+from penstock.cli.where import BundlePlace, Places, TaskPlace
+from penstock.monitor.live import Latency, OperatorRates
+
+RIGHT = Places((BundlePlace("m1/0", 2, "0", ("0",)),), (), {"m1/0": ("0",)})
+IDLE = Places((BundlePlace("m1/0", 2, "0", ("0",)), BundlePlace("m2/0", 1, "1", ())), (), {"m1/0": ("0",)})
+WRONG = Places((BundlePlace("m1/0", 2, "0", ("0", "1")),), (), {"m1/0": ("0", "1")})
+STRAY = Places((BundlePlace("m1/0", 2, "0", ("0",)),), (), {"m1/0": ("0",), "m2/0": ("1",)})
+LOGICAL = Places((BundlePlace("local/0", 1, None, ()),), (), {})
+UNSEEN = Places((BundlePlace("m1/0", 1, "0", ()),), (), {})
+
+
+def frames(executor: str) -> Places:
+    """A map over DataFrames reports by Spark task."""
+    return Places((BundlePlace("m1/0", 1, "0", ()),), (), {"task/0": (executor,)})
+
+
+def keyed(observed: str, location: str | None) -> Places:
+    task = TaskPlace(0, "m1/0", "0", (observed,), location, "executor_m1_0")
+    return Places((BundlePlace("m1/0", 1, "0", ()),), (task,), {"task/0": (observed,)})
+
+
+@pytest.mark.parametrize("places", [RIGHT, IDLE, frames("0"), keyed("0", "executor_m1_0"), keyed("0", None)])
+def test_as_planned(places):
+    assert places.known
+    assert places.differences() == []
+
+
+@pytest.mark.parametrize(
+    "places", [WRONG, STRAY, frames("1"), keyed("1", "executor_m1_0"), keyed("0", "executor_m2_1")]
+)
+def test_not_as_planned(places):
+    assert len(places.differences()) == 1
+
+
+@pytest.mark.parametrize("places", [LOGICAL, UNSEEN])
+def test_not_known(places):
+    assert not places.known
+    assert places.differences() == []
+
+
+def summary(*places: Places, drained: bool = True, unplaced: str = "") -> Summary:
+    operators = [
+        OperatorSummary(f"op{index}", "sink", 1, 10, 0, OperatorRates(5.0, 0.0, 0.1, 3), 0, 4, one, Latency(0.25, 1.5))
+        for index, one in enumerate(places)
+    ]
+    return Summary("flow", "standalone", {"m1": 1, "m2": 1}, 12.3, tuple(operators), drained, unplaced)
+
+
+def test_the_last_line_says_whether_it_ran_as_planned():
+    assert "equals the plan." in verdict(summary(RIGHT, IDLE))
+    assert "equals the plan (op1: " in verdict(summary(RIGHT, UNSEEN))
+    assert "NOT as planned: op1: m1/0 is executor 0" in verdict(summary(RIGHT, WRONG))
+    assert "nothing to compare" in verdict(summary(LOGICAL))
+    assert "because of this." in verdict(summary(RIGHT, unplaced="of this"))
+
+
+@pytest.mark.parametrize(
+    ("one", "as_planned"),
+    [(summary(RIGHT), True), (summary(RIGHT, WRONG), False), (summary(LOGICAL), None), (summary(UNSEEN), None)],
+)
+def test_json_says_the_same(one, as_planned):
+    answer = json.loads(json.dumps(one.as_json()))
+    assert answer["as_planned"] is as_planned
+    assert answer["sinks"][0] == {"name": "op0", "rows_per_second": 5.0, "latency_p50": 0.25, "latency_p99": 1.5}
+
+
+def page(one: Summary) -> str:
+    console = Console(record=True, width=120, force_terminal=False, quiet=True)
+    with console.capture() as captured:
+        console.quiet = False
+        print_summary(one, console)
+    return captured.get()
+
+
+def test_the_page_shows_plan_and_observation_side_by_side():
+    text = page(summary(RIGHT, keyed("0", "executor_m1_0")))
+    assert "250 ms" in text
+    assert "1.5 s" in text
+    assert ["op0", "2", "m1/0", "executor", "0", "executor", "0"] in [line.split() for line in text.splitlines()]
+    assert "executor_m1_0" in text
+    assert text.rstrip().endswith("Placement: the observed placement equals the plan.")
+
+
+def test_what_did_not_get_through_is_said():
+    assert "Not drained: 4 rows" in page(summary(RIGHT, drained=False))
+    assert "before any row" in page(nothing_ran("flow", "local"))
