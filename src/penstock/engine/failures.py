@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import sysconfig
 import traceback
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 _MARK = "PENSTOCK-ERROR"
 _MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
+#: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
+_OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 
 
 class OperatorFailure(RuntimeError):
@@ -40,9 +46,23 @@ def failure(program: Program, error: Exception) -> OperatorFailure:
 
 
 def _line_of(error: Exception) -> str:
-    """Where in the user's own code it was raised."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if PACKAGE_FOLDER not in frame.filename]
+    """Where in the user's own code it was raised, or called what raised it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
     return f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def named_error(operator: Operator, error: Exception) -> PenstockError:
+    """What the driver met while it ran an operator, as an error that says where the operator was declared."""
+    if isinstance(error, PenstockError):
+        return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
+    if isinstance(error, PySparkException | Py4JError):
+        return as_named_error(operator, str(error))
+    return PenstockError(
+        "OPERATOR_FAILED",
+        f'"{operator.name}" failed with {type(error).__name__}: {error}{_line_of(error)}.',
+        "Correct what it names; with --state the topology then goes on from where it was.",
+        operator.where,
+    )
 
 
 def as_named_error(operator: Operator, text: str) -> PenstockError:

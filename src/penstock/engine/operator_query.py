@@ -23,7 +23,7 @@ from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
-from penstock.engine.failures import as_named_error
+from penstock.engine.failures import named_error
 from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
@@ -82,9 +82,12 @@ class OperatorQuery:
         self.environment = environment
         self.seats = seats
         self.failure: PenstockError | None = None
+        self._stopping = False
         self.query: StreamingQuery | None = None
         self.state: StatePlacer | None = None
         self.feeds: list[ChannelFeed | RateFeed | FileFeed] = []
+        #: When the batch began, where no feed was asked for its rows.
+        self._wanted_at = 0.0
         #: Whether its bundles do the work, and not Spark SQL.
         self._arrow = False
         settings = environment.settings
@@ -130,13 +133,20 @@ class OperatorQuery:
         operator = self.operator
         if isinstance(operator, Source):
             if isinstance(operator.spec, DataframeSource):
-                return self._through_spark_sql(operator.spec.function(self._session)), "append"
+                return self._through_spark_sql(self._call(operator.spec.function, self._session)), "append"
             return self._source_frame(operator), "append"
         if isinstance(operator, Keyed):
-            return self._through_spark_sql(operator.function(*self._read_inputs())), operator.output_mode
+            return self._through_spark_sql(self._call(operator.function, *self._read_inputs())), operator.output_mode
         if isinstance(operator, Map) and operator.takes_dataframes:
-            return self._through_spark_sql(operator.function(*self._read_inputs())), "append"
+            return self._through_spark_sql(self._call(operator.function, *self._read_inputs())), "append"
         return self._arrow_path(self._channel_feed(self._inputs()), ChannelReader(self.environment.store)), "append"
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The user's function of DataFrames, or of the session: it runs once, here, before any row is read."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            raise named_error(self.operator, error) from error
 
     def _source_frame(self, operator: Source) -> DataFrame:
         spec = operator.spec
@@ -262,6 +272,7 @@ class OperatorQuery:
                 feed.take_batch()
             self.intake.ended(0, 0.0)
             return False
+        self._wanted_at = time.monotonic()
         # Bundles that get their rows from Spark SQL cannot know how old these are.
         held = [feed.batch for feed in self.feeds if feed.batch.rows]
         born = [min(b.born_from for b in held), max(b.born_to for b in held)] if held else [time.time()] * 2
@@ -284,15 +295,14 @@ class OperatorQuery:
 
     def _publish(self, batch: int, bundles: tuple[BundleReport, ...], busy: float | None = None) -> None:
         taken = [feed.take_batch() for feed in self.feeds]
-        rows = sum(one.rows for one in taken) if self.feeds else sum(rows_out(bundles).values())
         finished = time.time()
-        started = finished - (time.monotonic() - self.intake.turn.started) if self.intake.turn.started else finished
+        began = self.intake.turn.started or self._wanted_at
         report = BatchReport(
             operator=self.operator.name,
             batch=batch,
-            started=started,
+            started=finished - (time.monotonic() - began),
             finished=finished,
-            rows_in=rows,
+            rows_in=self._rows_in(taken, bundles),
             rows_out={} if isinstance(self.operator, Sink) else rows_out(bundles),
             bundles=bundles or _as_one_bundle(taken, busy or 0.0),
         )
@@ -306,6 +316,13 @@ class OperatorQuery:
         self.environment.published(report)
         if not self.feeds:
             self._wait_for_room()
+
+    def _rows_in(self, taken: Sequence[Batch], bundles: Sequence[BundleReport]) -> int:
+        if not self.feeds:
+            return sum(rows_out(bundles).values())
+        if isinstance(self.feeds[0], FileFeed):
+            return sum(one.rows_in for one in bundles)  # how many there are in a file, only its reader knows
+        return sum(one.rows for one in taken)
 
     def _work(self, taken: Sequence[Batch], bundles: Sequence[BundleReport]) -> int:
         """What the pacer counts: rows, or bytes for files."""
@@ -322,9 +339,10 @@ class OperatorQuery:
                 return
 
     def fail(self, error: Exception) -> None:
-        """The first failure counts; those that follow are its consequences."""
-        if self.failure is None:
-            self.failure = error if isinstance(error, PenstockError) else as_named_error(self.operator, str(error))
+        """The first failure counts; those that follow are its consequences, as are those of a query that is stopped in
+        the middle of a batch."""
+        if self.failure is None and not self._stopping:
+            self.failure = named_error(self.operator, error)
 
     # Ending
 
@@ -346,6 +364,7 @@ class OperatorQuery:
         """End the query between two micro-batches if that is possible, and in the middle of one otherwise: it will be
         replayed."""
         self.intake.close()
+        self._stopping = True
         if self.query is not None and self.query.isActive:
             deadline = time.monotonic() + self.environment.settings.batch_interval * 4 + 2
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:

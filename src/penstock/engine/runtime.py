@@ -214,6 +214,8 @@ class Run:
         """Let the sources emit nothing more; what they have emitted goes on to the sinks."""
         for query in self._source_queries():
             query.intake.close()
+            if not query.feeds:
+                query.stop()  # Spark asks nobody before it reads from a source of its own
 
     @property
     def drained(self) -> bool:

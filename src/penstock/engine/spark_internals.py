@@ -95,10 +95,11 @@ def missing(spark: SparkSession) -> list[str]:
             loader.forName(name)
         except Py4JError:
             lacking.append(name)
-    for description, probe in (
+    probes: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("StreamingQueryManager.stateStoreCoordinator", lambda: _manager(session).stateStoreCoordinator()),
         ("SparkContext.statusStore", lambda: spark.sparkContext._jsc.sc().statusStore().executorList(True)),
-    ):
+    )
+    for description, probe in probes:
         try:
             probe()
         except (Py4JError, PySparkException):

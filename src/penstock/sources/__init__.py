@@ -62,7 +62,7 @@ def rate(rows_per_second: float | Schedule, content: Content | None = None, rows
     return RateSource(schedule, made, rows)
 
 
-def files(  # noqa: PLR0913 - keyword arguments are the words of the declaration
+def files(
     path: str | Path,
     *,
     format: str,

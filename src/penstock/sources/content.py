@@ -184,7 +184,7 @@ def numbers(seed: int = 0) -> Numbers:
     return Numbers(seed)
 
 
-def events(  # noqa: PLR0913 - keyword arguments are the words of the declaration
+def events(
     keys: int = 100,
     seed: int = 0,
     *,

@@ -17,7 +17,7 @@ from penstock.sources.parquet_rows import read_parquet_rows
 FORMATS = ("json", "csv", "parquet")
 
 
-def read_rows(  # noqa: PLR0913, PLR0917 - a file is all of these
+def read_rows(
     fs: pafs.FileSystem,
     path: str,
     format: str,

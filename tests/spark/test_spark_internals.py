@@ -1,0 +1,219 @@
+"""Each trick of spark_internals.py by itself, on a real cluster: a new Spark that breaks one fails here, by name."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.cluster.provider import Executor
+from penstock.engine import spark_internals
+from penstock.engine.bundle import executor_id
+from penstock.engine.host import SparkHost
+from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing
+from penstock.engine.state_placement import StatePartition
+
+WAIT = 60
+
+
+class CountingFeed:
+    """One descriptor a partition and batch, on the executors named in `where`, which may change at any time."""
+
+    def __init__(self, where: Sequence[Executor], batches: int) -> None:
+        self.where = list(where)
+        self.batches = batches
+        self.asked: list[tuple[str | None, str]] = []
+        self.committed_to = ""
+        self.hold = threading.Event()
+        self.position = 0
+        self.failures: list[Exception] = []
+
+    def seek(self, start: str) -> None:
+        self.position = int(start)
+
+    def latest(self) -> str | None:
+        if self.position < self.batches and not self.hold.is_set():
+            return json.dumps(self.position + 1)
+        time.sleep(0.02)
+        return json.dumps(self.position) if self.position else None
+
+    def partitions(self, start: str | None, end: str) -> list[tuple[bytes, Executor | None]]:
+        self.asked.append((start, end))
+        self.position = int(end)
+        return [(f"{end}/{index}".encode(), executor) for index, executor in enumerate(self.where)]
+
+    def committed(self, end: str) -> None:
+        self.committed_to = end
+
+    def fail(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+class Collected:
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.failures: list[Exception] = []
+        self.refused: set[int] = set()
+
+    def wants(self, batch: int) -> bool:
+        return batch not in self.refused
+
+    def take(self, batch: int, reports: Sequence[bytes]) -> None:
+        self.batches[batch] = list(reports)
+
+    def fail(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+def say_where(batches):
+    for batch in batches:
+        yield pa.record_batch([pa.array([f"{one.as_py().decode()}@{executor_id()}".encode() for one in batch.column(0)])], ["x"])
+
+
+def break_down(batches):
+    for _ in batches:
+        raise ValueError("this row is no good")
+        yield
+
+
+def ten_values(batches):
+    for batch in batches:
+        for _ in range(batch.num_rows):
+            yield pa.record_batch([pa.array(range(10))], ["value"])
+
+
+def as_report(batches):
+    for batch in batches:
+        yield pa.record_batch([pa.array([json.dumps(row).encode() for row in batch.to_pylist()], pa.binary())], ["x"])
+
+
+def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        assert query is None or query.exception() is None, query.exception()
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def internals(standalone_host: SparkHost) -> SparkInternals:
+    assert standalone_host.streams.internals is not None
+    return standalone_host.streams.internals
+
+
+def test_this_spark_has_everything(standalone_host: SparkHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing(standalone_host.spark) == []
+    monkeypatch.setattr(spark_internals, "_CLASSES", ("org.apache.spark.sql.execution.streaming.Fountain",))
+    assert missing(standalone_host.spark) == ["org.apache.spark.sql.execution.streaming.Fountain"]
+
+
+def test_executors_are_found_with_their_hosts(internals: SparkInternals) -> None:
+    executors = internals.executors()
+    assert len(executors) == 4
+    assert {one.host for one in executors} == {"127.0.0.2", "127.0.0.3"}
+    assert {one.cores for one in executors} == {6}
+
+
+def test_partitions_follow_their_executors_from_batch_to_batch(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    first, second, third, _ = sorted(internals.executors(), key=lambda one: one.id)
+    feed, sink = CountingFeed([first, second], batches=4), Collected()
+    feed.hold.set()
+    frame = internals.placed_stream(standalone_host.spark, "placed", feed)
+    identity = QueryIdentity("placed", str(tmp_path / "checkpoint"))
+    query = internals.start(frame.mapInArrow(say_where, "x binary"), identity, sink)
+    try:
+        feed.hold.clear()
+        until(lambda: len(sink.batches) >= 2, query)
+        feed.hold.set()
+        until(lambda: len(sink.batches) == feed.position, query)
+        so_far = feed.position
+        feed.where, feed.batches = [third, third, third], so_far + 2
+        feed.hold.clear()
+        until(lambda: len(sink.batches) == so_far + 2, query)
+        # Offsets are Spark's: each batch starts where the one before it ended, and is committed once it is over.
+        assert feed.asked == [(None, "1"), *((str(n), str(n + 1)) for n in range(1, so_far + 2))]
+        until(lambda: int(feed.committed_to or 0) >= so_far, query)
+    finally:
+        query.stop()
+    assert sorted(sink.batches[0]) == [f"1/0@{first.id}".encode(), f"1/1@{second.id}".encode()]
+    assert sorted(sink.batches[so_far]) == [f"{so_far + 1}/{index}@{third.id}".encode() for index in range(3)]
+    assert not feed.failures
+    assert not sink.failures
+
+
+def test_a_sink_may_refuse_a_batch_and_learns_of_failures(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    executor = internals.executors()[0]
+    refusing, refused = Collected(), CountingFeed([executor], batches=2)
+    refusing.refused = {0}
+    frame = internals.placed_stream(standalone_host.spark, "refused", refused).mapInArrow(break_down, "x binary")
+    query = internals.start(frame, QueryIdentity("refused", str(tmp_path / "checkpoint")), refusing)
+    until(lambda: bool(refusing.failures))
+    until(lambda: not query.isActive)
+    # The first batch, which would have failed, was not run; the second was, and the user's words got through.
+    assert refused.position == 2
+    assert "this row is no good" in str(refusing.failures[0])
+    assert refusing.batches == {}
+
+
+def test_state_goes_where_it_is_told_and_stays_exact(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    first, second, third, _ = sorted(internals.executors(), key=lambda one: one.id)
+    session = standalone_host.spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    feed, sink = CountingFeed([first], batches=0), Collected()
+    counts = internals.placed_stream(session, "state", feed).mapInArrow(ten_values, "value long")
+    frame = counts.groupBy("value").count()
+    assert internals.stateful_operators(frame) == (1, False)
+    identity = QueryIdentity("state", str(tmp_path / "checkpoint"), "update")
+    query = internals.start(frame.mapInArrow(as_report, "x binary"), identity, sink)
+
+    def place(*executors: Executor) -> None:
+        for partition, executor in enumerate(executors):
+            store = StatePartition(internals.state_folder(query), 0, partition, "default")
+            internals.place_state(query, store, executor)
+
+    def where() -> list[str | None]:
+        folder = internals.state_folder(query)
+        return [internals.state_location(query, StatePartition(folder, 0, part, "default")) for part in range(2)]
+
+    def name(executor: Executor) -> str:
+        return f"executor_{executor.host}_{executor.id}"
+
+    try:
+        place(first, second)
+        feed.batches = 1
+        until(lambda: len(sink.batches) == 1, query)
+        assert where() == [name(first), name(second)]
+        place(third, third)
+        feed.batches = 3
+        until(lambda: len(sink.batches) == 3, query)
+        assert where() == [name(third), name(third)]
+    finally:
+        query.stop()
+    last = [json.loads(report) for report in sink.batches[2]]
+    assert {row["value"]: row["count"] for row in last} == dict.fromkeys(range(10), 3)
+
+
+def test_stateful_operators_are_counted(standalone_host: SparkHost, internals: SparkInternals) -> None:
+    spark = standalone_host.spark
+    stream = spark.readStream.format("rate").load()
+    joined = stream.alias("a").join(spark.readStream.format("rate").load().alias("b"), "value")
+    cases = {
+        (0, False): stream.select("value"),
+        (1, False): stream.groupBy("value").count(),
+        (1, True): joined.select("value"),
+        (2, True): joined.groupBy("value").count(),
+    }
+    for wanted, frame in cases.items():
+        assert internals.stateful_operators(frame) == wanted
+    assert internals.stateful_operators(stream.dropDuplicates(["value"])) == (1, False)
