@@ -68,6 +68,21 @@ def test_a_function_that_raises_ends_the_topology(local_host: SparkHost, running
     assert "Traceback" not in str(error)
 
 
+def refuse_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if batch.num_rows:
+        pa.array(["seven"]).cast(pa.int64())
+    return batch
+
+
+def test_what_a_library_raises_is_shown_with_the_line_that_called_it(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    error = failure_of(refusing(refuse_text, tmp_path, "fail"), local_host, running)
+    assert error.name == "OPERATOR_FAILED"
+    assert "ArrowInvalid" in error.message
+    assert f"{__file__}:{line_of(refuse_text, 'cast')}" in error.message
+
+
 @pytest.mark.parametrize("function", [refuse_some, refuse_late])
 def test_bad_rows_are_skipped(function: Callable, local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     with running(refusing(function, tmp_path, "skip"), local_host) as run:
@@ -134,6 +149,23 @@ def test_a_dataframe_function_with_another_schema_never_sees_a_row(
     here = test_a_dataframe_function_with_another_schema_never_sees_a_row
     assert (error.where.file, error.where.line) == (__file__, line_of(here, "topology.map_dataframe("))
     assert not started, "it fails before the topology has started"
+
+
+def no_such_column(frame: DataFrame) -> DataFrame:
+    return frame.select("id", "valve")
+
+
+def test_a_dataframe_function_that_raises(local_host: SparkHost, running: Callable) -> None:
+    topology = Topology("no-column")
+    numbers = topology.source("numbers", sources.rate(1_000_000, sources.numbers(), rows=ROWS))
+    wrong = topology.map_dataframe("wrong", no_such_column, inputs=[numbers], schema=NUMBERS)
+    topology.sink("out", sinks.noop(), inputs=[wrong])
+    error = failure_of(topology, local_host, running)
+    assert error.name == "OPERATOR_FAILED"
+    assert "valve" in error.message
+    assert f"{__file__}:{line_of(no_such_column, 'select')}" in error.message
+    assert error.where is not None
+    assert error.where.file == __file__
 
 
 def two_names(frame: DataFrame) -> DataFrame:

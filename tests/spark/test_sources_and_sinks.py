@@ -115,7 +115,7 @@ def test_a_streaming_dataframe_of_the_users(local_host: SparkHost, running: Call
     seen = 0
     for _ in range(2):  # the second run goes on where the first one was stopped
         with running(topology, local_host, "state") as run:
-            until(run, lambda: run.statistics.totals("out")[0] >= 80)  # noqa: B023 - called before the next round
+            until(run, lambda: run.statistics.totals("out")[0] >= 80)
             # It never ends by itself. A stop ends it first, and then what it has emitted reaches the sink.
             assert run.stop()
             emitted = run.statistics.totals("values")[1]
@@ -137,6 +137,24 @@ def test_a_streaming_dataframe_of_another_schema(local_host: SparkHost, running:
         pass
     assert caught.value.name == "FUNCTION_SCHEMA"
     assert '"timestamp timestamp, value long"' in caught.value.message
+
+
+def no_such_format(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("telepathy").load()
+
+
+def test_a_function_that_raises_instead_of_giving_a_dataframe(local_host: SparkHost, running: Callable) -> None:
+    topology = Topology("no-format")
+    values = topology.source("values", sources.dataframe(no_such_format, "value long"))
+    topology.sink("out", sinks.noop(), inputs=[values])
+    with pytest.raises(PenstockError) as caught, running(topology, local_host):
+        pass
+    assert caught.value.name == "OPERATOR_FAILED"
+    assert "telepathy" in caught.value.message
+    assert f"{__file__}:{no_such_format.__code__.co_firstlineno + 1}" in caught.value.message
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+    assert "\n" not in str(caught.value)
 
 
 class Lines(socketserver.StreamRequestHandler):
@@ -215,12 +233,19 @@ def test_parquet_files_hold_the_rows_and_nothing_else(local_host: SparkHost, run
     assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".parquet"}
     # A driver that died after it published its last batch, and before it moved the files of that batch.
     marked, final = last["bundles"][0]["staged"][0]
-    Path(final).rename(marked.rpartition("|")[2])
+    staged = Path(marked.rpartition("|")[2])
+    Path(final).rename(staged)
     assert len(rows_of(folder)) < 1_000
+    # And files of an attempt that was never published; those of another topology are none of its business.
+    abandoned = staged.with_name(f"part-0000000099-{staged.name.split('-', 2)[2]}")
+    foreign = staged.with_name("part-0000000000-00000-0a0b0c0d-out-11.parquet")
+    abandoned.touch()
+    foreign.touch()
     with running(topology, local_host, "state") as run:
         assert run.wait(WAIT)
         assert run.statistics.totals("out") == (0, 0), "nothing is read again"
     assert column_of(folder, "id") == list(range(1_000))
+    assert list((folder / "_staging").iterdir()) == [foreign]
 
 
 def report_of(*staged: tuple[str, str]) -> BatchReport:
@@ -229,7 +254,7 @@ def report_of(*staged: tuple[str, str]) -> BatchReport:
 
 
 def test_a_batch_of_parquet_that_is_written_again_replaces_itself(tmp_path: Path) -> None:
-    writer, rows = ParquetWriter(str(tmp_path / "out")), sources.numbers().rows(0, 20)
+    writer, rows = ParquetWriter(str(tmp_path / "out"), "mark"), sources.numbers().rows(0, 20)
     first = writer.write([rows], "part-7-0")
     assert rows_of(tmp_path / "out") == [], "what is staged is not there yet"
     finish_files(report_of(first))

@@ -57,6 +57,9 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.option("--seconds", type=float, callback=_finite, help="Stop after so long. [default: when it ends, or Ctrl-C]")
 @click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
 @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting; see `penstock settings`.")
+@click.option(
+    "--conf", "conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's own, as for spark-submit."
+)
 @JSON
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -69,6 +72,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     seconds: float | None,
     state: str | None,
     assignments: tuple[str, ...],
+    conf: tuple[str, ...],
     as_json: bool,
 ) -> Outcome:
     """Run the topology that FILE declares, with a live table, until it ends.
@@ -89,7 +93,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     # A session that ends under the gateway's feet is not worth a log line; failures come to us as exceptions.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     console = open_console()
-    order = Order(loaded, definition, choice, settings, seconds, state)
+    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf))
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
         return Outcome(code, summary.as_json())
@@ -140,12 +144,17 @@ def settings_command(as_json: bool) -> Outcome:
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None) -> Settings:
-    values: dict[str, Any] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise PenstockError("BAD_COMMAND", f'--set has "{assignment}".', "Write it as --set NAME=VALUE.")
-        values[name.strip()] = value.strip()
+    values: dict[str, Any] = dict(_pairs("--set", assignments))
     if cores is not None:
         values["slot_cores"] = cores
     return Settings.of(values)
+
+
+def _pairs(option: str, assignments: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise PenstockError("BAD_COMMAND", f'{option} has "{assignment}".', f"Write it as {option} NAME=VALUE.")
+        pairs[name.strip()] = value.strip()
+    return pairs

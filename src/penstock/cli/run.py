@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from penstock.cli.loader import Loaded
 from penstock.cli.screen import Screen
@@ -30,6 +31,7 @@ class Order:
     settings: Settings
     seconds: float | None = None
     state: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
@@ -44,6 +46,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
                 order.settings,
                 order.state,
                 python_path=[order.loaded.folder],
+                spark_conf=order.spark_conf,
                 tell=screen.tell,
             ) as run:
                 stops.started()

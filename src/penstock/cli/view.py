@@ -77,5 +77,5 @@ def _operator(run: Run, operator: Operator) -> OperatorView:
         batch_seconds=rates.batch_seconds,
         bad_rows=run.statistics.bad_rows(name),
         throttled=run.query(name).intake.throttled,
-        latency=run.statistics.latency(name) if isinstance(operator, Sink) else None,
+        latency=run.statistics.recent_latency(name) if isinstance(operator, Sink) else None,
     )

@@ -25,6 +25,8 @@ _MARK = "PENSTOCK-ERROR"
 _MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
 #: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
 _OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+#: Cython's frames have the name of the source that they were compiled from.
+_COMPILED = (".pyx", ".pxi", ".pxd")
 
 
 class OperatorFailure(RuntimeError):
@@ -47,7 +49,11 @@ def failure(program: Program, error: Exception) -> OperatorFailure:
 
 def _line_of(error: Exception) -> str:
     """Where in the user's own code it was raised, or called what raised it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OTHERS) and not frame.filename.endswith(_COMPILED)
+    ]
     return f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
@@ -56,7 +62,7 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
     if isinstance(error, PenstockError):
         return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
     if isinstance(error, PySparkException | Py4JError):
-        return as_named_error(operator, str(error))
+        return as_named_error(operator, str(error), _line_of(error))
     return PenstockError(
         "OPERATOR_FAILED",
         f'"{operator.name}" failed with {type(error).__name__}: {error}{_line_of(error)}.',
@@ -65,7 +71,7 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
     )
 
 
-def as_named_error(operator: Operator, text: str) -> PenstockError:
+def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:
     """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
     marked = _MARKED.search(text)
     if marked:
@@ -81,7 +87,7 @@ def as_named_error(operator: Operator, text: str) -> PenstockError:
     reason = (reasons[-1] if reasons else lines[0] if lines else "no reason given")[:600]
     return PenstockError(
         "OPERATOR_FAILED",
-        f'"{operator.name}" was ended by Spark: {reason}.',
+        f'"{operator.name}" was ended by Spark: {reason.rstrip(".")}{place}.',
         "Correct what it names; with --state the topology then goes on from where it was.",
         operator.where,
     )

@@ -173,8 +173,8 @@ class RateFeed:
 
     @property
     def unmet(self) -> int:
-        """Rows that are due and not emitted."""
-        return self.available()
+        """Rows that are due and not emitted. A source that was closed for good owes nothing more."""
+        return 0 if self._intake.closed else self.available()
 
     @property
     def drained(self) -> bool:

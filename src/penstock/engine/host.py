@@ -18,12 +18,16 @@ from pyspark.sql import SparkSession
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Slot
 from penstock.cluster.provider import Executor, Provider
+from penstock.engine import bundle
 from penstock.engine.session import open_session
 from penstock.engine.spark_internals import SparkInternals, missing
 from penstock.engine.streams import PlacedStreams, Streams
 from penstock.engine.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+
+#: Python workers that an executor starts before it gets work.
+WARM_WORKERS = 2
 
 
 class SparkHost:
@@ -72,6 +76,7 @@ class SparkHost:
             self._streams = self._choose_streams(self._spark)
             self.tell("waiting for the executors")
             self.bind(self.settings.cluster_timeout)
+            self._warm()
         except BaseException:
             self.stop()
             raise
@@ -111,6 +116,13 @@ class SparkHost:
         with self._lock:
             self._executors = dict(bound)
             self._seen = frozenset(one for one in bound.values() if one is not None)
+
+    def _warm(self) -> None:
+        """Have every executor start its Python workers and load what a job needs, before rows wait for it."""
+        internals = self.streams.internals
+        if internals is not None:
+            executors = [one for one in self.bindings().values() for _ in range(WARM_WORKERS)]
+            internals.run_on(executors, bundle.warm)
 
     def refresh(self) -> bool:
         """Notice executors that came or went; True if there were any."""

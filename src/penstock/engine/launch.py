@@ -8,7 +8,7 @@ Leaving the block drains the topology, unless it failed, and ends every process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,13 +34,16 @@ def launch(
     state: str | None = None,
     *,
     python_path: Sequence[str] = (),
+    spark_conf: Mapping[str, str] | None = None,
     tell: Tell = _silently,
 ) -> Iterator[Run]:
     """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped."""
     folder = StateFolder.hold(state)
     try:
         provider = choice.provider(len(definition.operators), settings, Path(folder.sub("cluster")))
-        host = SparkHost(definition.name, provider, settings, Path(folder.sub("logs")), python_path, tell=tell)
+        host = SparkHost(
+            definition.name, provider, settings, Path(folder.sub("logs")), python_path, spark_conf, tell=tell
+        )
         tell(f"{'connecting to' if choice.kind == ATTACHED else 'starting'} {choice}")
         with host:
             tell(f"starting {len(definition.operators)} queries")

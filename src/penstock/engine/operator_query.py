@@ -28,12 +28,13 @@ from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Se
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
-from penstock.engine.pacing import Pacer
+from penstock.engine.pacing import FIRST_ROWS_OF_SQL, Pacer
 from penstock.engine.program import FileWriter, Program, Reader
 from penstock.engine.readers import ChannelReader, FileReader, RateReader
 from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer, finish_files
 from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.splitting import Spread
+from penstock.engine.state_folder import identity_of
 from penstock.engine.state_placement import StatePlacer
 from penstock.engine.streams import Streams
 from penstock.errors import PenstockError
@@ -108,6 +109,8 @@ class OperatorQuery:
     def _pacer(self, settings: Settings) -> Pacer:
         if isinstance(self.operator, Source) and isinstance(self.operator.spec, FileSource):
             return Pacer(settings.batch_interval, settings.batch_bytes, first=FIRST_FILE_BYTES)
+        if isinstance(self.operator, Keyed) or getattr(self.operator, "takes_dataframes", False):
+            return Pacer(settings.batch_interval, settings.batch_rows, first=FIRST_ROWS_OF_SQL)
         return Pacer(settings.batch_interval, settings.batch_rows)
 
     # Building and starting
@@ -161,11 +164,17 @@ class OperatorQuery:
 
     def _arrow_path(self, feed: ChannelFeed | RateFeed | FileFeed, reader: Reader) -> DataFrame:
         operator = self.operator
-        writer = file_writer(operator.spec) if isinstance(operator, Sink) else None
+        writer = self._file_writer(operator) if isinstance(operator, Sink) else None
         program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
         self.feeds, self._arrow = [feed], True
         descriptors = self.environment.streams.placed(self._session, operator.name, feed)
         return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
+
+    def _file_writer(self, sink: Sink) -> FileWriter | None:
+        writer = file_writer(sink.spec, f"{identity_of(self.environment.channels.catalog)}-{sink.name}")
+        if writer is not None:
+            writer.clear()
+        return writer
 
     def _through_spark_sql(self, frame: Any) -> DataFrame:
         """What the user's DataFrame function returned, checked, and written to segments where it comes out."""

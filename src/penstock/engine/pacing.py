@@ -11,6 +11,8 @@ GROWTH = 4.0
 #: And a single slow batch, which may be the machine's fault, at most halves it.
 SHRINK = 0.5
 FIRST_ROWS = 500
+#: The first batch where Spark SQL does the work, for which so many rows are nothing.
+FIRST_ROWS_OF_SQL = 20_000
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Pacer:
         if busy is None:
             # The fastest batch ever stands for the fixed cost; so many seconds again may go to rows.
             self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
-            took, wanted = seconds, max(self.interval, 2 * self.overhead)
+            took, wanted = seconds - self.overhead, max(self.interval - self.overhead, self.overhead)
         else:
             fixed = max(seconds - busy, 0.0)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)

@@ -39,6 +39,9 @@ class FileWriter(Protocol):
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         """(staged path, final path)."""
 
+    def clear(self) -> None:
+        """Delete what was staged and never published; on the driver, before anything runs."""
+
 
 @dataclass(frozen=True)
 class Program:

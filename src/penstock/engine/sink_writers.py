@@ -31,8 +31,8 @@ class BatchWriter(Protocol):
     def write(self, frame: DataFrame, batch: int) -> None: ...
 
 
-def file_writer(spec: SinkSpec) -> FileWriter | None:
-    return ParquetWriter(_absolute(spec.path)) if isinstance(spec, ParquetSink) else None
+def file_writer(spec: SinkSpec, mark: str) -> FileWriter | None:
+    return ParquetWriter(_absolute(spec.path), mark) if isinstance(spec, ParquetSink) else None
 
 
 def batch_writer(spec: SinkSpec) -> BatchWriter | None:
@@ -54,14 +54,25 @@ class ParquetWriter:
     """Runs on the executors. A file is staged first, so that no reader of the folder ever sees a part of a batch."""
 
     path: str
+    #: In the name of every file. A folder may hold files of several sinks and of earlier runs, which all count their
+    #: batches from 0, and none may replace another's; a batch that is replayed replaces its own.
+    mark: str
 
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         filesystem, root = open_filesystem(self.path)
-        staged = f"{root}/{STAGING}/{name}-{uuid4().hex}.parquet"
+        staged = f"{root}/{STAGING}/{name}-{self.mark}-{uuid4().hex}.parquet"
         filesystem.create_dir(f"{root}/{STAGING}", recursive=True)
         pq.write_table(pa.Table.from_batches(batches), staged, filesystem=filesystem)
         scheme = self.path if ":" in self.path else ""
-        return f"{scheme}|{staged}", f"{root}/{name}.parquet"
+        return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}.parquet"
+
+    def clear(self) -> None:
+        """Delete what attempts at a batch have staged that were never published. Only before anything runs."""
+        filesystem, root = open_filesystem(self.path)
+        staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
+        for info in filesystem.get_file_info(staging):
+            if info.base_name.rpartition("-")[0].endswith(f"-{self.mark}"):
+                filesystem.delete_file(info.path)
 
 
 def finish_files(report: BatchReport) -> None:
@@ -119,16 +130,22 @@ class JdbcWriter:
         except Exception as error:
             raise self._problem(error) from error
         try:
-            tables = connection.getMetaData().getTables(None, None, None, None)
+            metadata = connection.getMetaData()
+            tables = metadata.getTables(None, None, None, None)
             known = set()
             while tables.next():
                 known.add(str(tables.getString("TABLE_NAME")).lower())
             if self.spec.table.rpartition(".")[2].strip('"`').lower() in known:
+                # Spark quotes the columns of a table that it creates; databases differ in what they quote with.
+                quote = str(metadata.getIdentifierQuoteString()).strip()
+                column = f"{quote}{self.spec.batch_column}{quote}"
                 statement = connection.prepareStatement(
-                    f"DELETE FROM {self.spec.table} WHERE {self.spec.batch_column} = ?"  # noqa: S608 - the user's own table
+                    f"DELETE FROM {self.spec.table} WHERE {column} = ?"  # noqa: S608 - the user's own table
                 )
                 statement.setLong(1, batch)
                 statement.executeUpdate()
+        except Exception as error:
+            raise self._problem(error) from error
         finally:
             connection.close()
 

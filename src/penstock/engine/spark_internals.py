@@ -6,15 +6,17 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 2. placed_stream(): a streaming source whose partitions and their executors are chosen anew at every micro-batch.
 3. start(): a query whose sink is a Python object; unlike foreachBatch it does not plan the batch a second time.
 4. place_state(), state_location(): on which executor a state partition is to be at the next micro-batch, and is now.
+5. run_on(): a small Python job on executors of one's choice.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -25,6 +27,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.cluster.provider import Executor
 
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _SOURCE = f"{_STREAMING}.Source"
@@ -194,6 +197,11 @@ class SparkInternals:
         location = self._coordinator(query).getLocation(self._provider_id(query, store))
         return str(location.get()) if location.isDefined() else None
 
+    def run_on(self, executors: Sequence[Executor | None], function: ArrowFunction) -> list[bytes]:
+        """Run a function of record batches once on each of these executors; the first column of what it yields."""
+        descriptors = self._frame_of(self.spark._jsparkSession, [(b"", one) for one in executors], streaming=False)
+        return [bytes(row[0]) for row in DataFrame(descriptors, self.spark).mapInArrow(function, "x binary").collect()]
+
     def state_folder(self, query: StreamingQuery) -> str:
         """The state folder of a query's checkpoint, spelt as Spark spells it in the identity of a state partition."""
         return f"{query._jsq.streamingQuery().resolvedCheckpointRoot()}/state"
@@ -242,15 +250,17 @@ class SparkInternals:
             place = self._places[executor] = self._seq([f"executor_{executor.host}_{executor.id}"])
         return place
 
-    def _frame_of(self, session: Any, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
-        """A streaming batch of one row a partition, each with its preferred executor."""
+    def _frame_of(
+        self, session: Any, partitions: Sequence[tuple[bytes, Executor | None]], streaming: bool = True
+    ) -> Any:
+        """A batch of one row a partition, each with its preferred executor."""
         pairs = self._list()
         for descriptor, executor in partitions:
             values = self._gateway.new_array(self._object, 1)
             values[0] = bytearray(descriptor)
             pairs.add(self._pair(self._row(values), self._place(executor)))
         rows = self._context.makeRDD(self._converters.asScala(pairs).toSeq(), self._row_tag)
-        return session.internalCreateDataFrame(rows, self._schema, True)
+        return session.internalCreateDataFrame(rows, self._schema, streaming)
 
     def _empty_frame(self, session: Any) -> Any:
         rows = self._context.emptyRDD(self._row_tag)

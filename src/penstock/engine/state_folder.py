@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from penstock.topology.definition import Keyed, Source, TopologyDefinition
 from penstock.topology.schema import schema_text
 
 _SHAPE = "shape"
+_IDENTITY = "identity"
 
 
 @dataclass
@@ -80,6 +82,15 @@ def check_fit(definition: TopologyDefinition, catalog: Catalog) -> None:
                     definition.operator(operator).where,
                 )
     catalog.set_meta(_SHAPE, json.dumps(shape))
+
+
+def identity_of(catalog: Catalog) -> str:
+    """A few letters that no other state has; the same at every start on this one."""
+    identity = catalog.get_meta(_IDENTITY)
+    if identity is None:
+        identity = secrets.token_hex(4)
+        catalog.set_meta(_IDENTITY, identity)
+    return identity
 
 
 def _shape(definition: TopologyDefinition) -> dict[str, dict[str, Any]]:

@@ -51,6 +51,8 @@ class LiveStatistics:
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
         self._sketches: dict[str, DDSketch] = {}
+        #: One sketch a second, for the window: sketches can be merged.
+        self._by_second: dict[str, deque[tuple[int, DDSketch]]] = {}
         self._places: dict[str, dict[str, set[str]]] = {}
 
     def add(self, report: BatchReport) -> None:
@@ -66,7 +68,7 @@ class LiveStatistics:
             self._batches[name] = self._batches.get(name, 0) + 1
             self._first.setdefault(name, report.started)
             self._last[name] = report.finished
-            sketch = self._sketches.setdefault(name, DDSketch(LATENCY_ERROR))
+            sketches = self._sketches_at(name, report.finished)
             for bundle in report.bundles:
                 if bundle.executor is not None:
                     self._places.setdefault(name, {}).setdefault(bundle.slot, set()).add(bundle.executor)
@@ -74,7 +76,17 @@ class LiveStatistics:
                     low, high = report.finished - bundle.born_to, report.finished - bundle.born_from
                     for point in range(_POINTS):
                         latency = max(low + (high - low) * (point + 0.5) / _POINTS, 0.0)
-                        sketch.add(latency, bundle.rows_in / _POINTS)
+                        for sketch in sketches:
+                            sketch.add(latency, bundle.rows_in / _POINTS)
+
+    def _sketches_at(self, name: str, time: float) -> tuple[DDSketch, DDSketch]:
+        """The sketch of the whole run, and that of this second."""
+        recent = self._by_second.setdefault(name, deque())
+        if not recent or recent[-1][0] != int(time):
+            recent.append((int(time), DDSketch(LATENCY_ERROR)))
+        while recent[0][0] < time - self._window:
+            recent.popleft()
+        return self._sketches.setdefault(name, DDSketch(LATENCY_ERROR)), recent[-1][1]
 
     def rates(self, operator: str) -> OperatorRates:
         """Over the window, up to now: an operator that has stopped shows falling rates, not its last ones."""
@@ -114,12 +126,24 @@ class LiveStatistics:
     def latency(self, operator: str) -> Latency:
         """Over the whole run."""
         with self._lock:
-            sketch = self._sketches.get(operator)
-            if sketch is None or not sketch.count:
-                return Latency(None, None)
-            return Latency(sketch.get_quantile_value(0.5), sketch.get_quantile_value(0.99))
+            return _latency_of(self._sketches.get(operator))
+
+    def recent_latency(self, operator: str) -> Latency:
+        """Over the window."""
+        merged = DDSketch(LATENCY_ERROR)
+        with self._lock:
+            for second, sketch in self._by_second.get(operator, ()):
+                if second > self._clock() - self._window:
+                    merged.merge(sketch)
+        return _latency_of(merged)
 
     def observed(self, operator: str) -> Mapping[str, set[str]]:
         """Slot -> the executors that ran its bundles, as the bundles themselves saw it."""
         with self._lock:
             return {slot: set(executors) for slot, executors in self._places.get(operator, {}).items()}
+
+
+def _latency_of(sketch: DDSketch | None) -> Latency:
+    if sketch is None or not sketch.count:
+        return Latency(None, None)
+    return Latency(sketch.get_quantile_value(0.5), sketch.get_quantile_value(0.99))

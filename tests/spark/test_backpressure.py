@@ -1,0 +1,114 @@
+"""A backlog has a bound: what comes before a slow operator waits, up to the source, and shows that it does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from written_rows import WAIT, column_of
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+from penstock.workloads import service_time
+
+NUMBERS = "id long, value double"
+BOUND = 400
+
+
+def settings(policy: str = "throttle") -> Settings:
+    return Settings(batch_interval=1.0, batch_linger=0.02, batch_rows=200, backlog_rows=BOUND, backlog_policy=policy)
+
+
+def slow_chain(folder: Path, rows: int) -> Topology:
+    topology = Topology("slow-chain")
+    numbers = topology.source("numbers", sources.rate(4_000, sources.numbers(), rows=rows))
+    quick = topology.map("quick", service_time(0), inputs=[numbers], schema=NUMBERS)
+    slow = topology.map("slow", service_time(0.004), inputs=[quick], schema=NUMBERS)
+    topology.sink("out", sinks.parquet(folder / "out"), inputs=[slow])
+    return topology
+
+
+@dataclass
+class Watched:
+    """The most that was seen while a topology ran to its end."""
+
+    quick: int = 0
+    slow: int = 0
+    unmet: int = 0
+    throttled: bool = False
+
+
+def watch(run: Run) -> Watched:
+    seen, deadline = Watched(), time.monotonic() + WAIT
+    while not run.finished:
+        run.check()
+        assert time.monotonic() < deadline
+        seen.quick = max(seen.quick, run.backlog("quick"))
+        seen.slow = max(seen.slow, run.backlog("slow"))
+        unmet, throttled = run.backlog("numbers"), run.query("numbers").intake.throttled
+        seen.throttled |= throttled and unmet > 0
+        seen.unmet = max(seen.unmet, unmet)
+        time.sleep(0.005)
+    return seen
+
+
+def largest_batch(run: Run, operator: str) -> int:
+    return max(json.loads(one.manifest)["rows_in"] for one in run.catalog.manifests(operator))
+
+
+def test_the_backlog_stays_within_its_bound_and_nothing_is_lost(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    rows = 2_000
+    with running(slow_chain(tmp_path, rows), local_host, settings=settings()) as run:
+        seen = watch(run)
+        assert run.backlog("numbers") == run.backlog("slow") == 0
+        most = {name: largest_batch(run, name) for name in ("numbers", "quick")}
+    # A batch that has begun is not cut short: the bound may be passed by one.
+    assert BOUND <= seen.slow < BOUND + most["quick"]
+    assert seen.quick < BOUND + most["numbers"]
+    # The slow operator holds the quick one back, and that one the source, which shows what is due and not emitted.
+    assert seen.quick >= BOUND
+    assert seen.throttled
+    assert seen.unmet > BOUND
+    assert column_of(tmp_path / "out", "id") == list(range(rows))
+
+
+def test_spill_goes_past_the_bound(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    rows = 1_600
+    with running(slow_chain(tmp_path, rows), local_host, settings=settings("spill")) as run:
+        seen = watch(run)
+        most = largest_batch(run, "quick")
+    assert seen.slow > BOUND + most
+    assert not seen.throttled
+    assert column_of(tmp_path / "out", "id") == list(range(rows))
+
+
+def endless(spark: SparkSession) -> DataFrame:
+    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 150).load()
+    return frame.selectExpr("value AS id", "CAST(value AS double) AS value")
+
+
+def test_a_source_that_spark_drives_is_held_back_too(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    topology = Topology("spark-driven")
+    numbers = topology.source("numbers", sources.dataframe(endless, NUMBERS))
+    slow = topology.map("slow", service_time(0.004), inputs=[numbers], schema=NUMBERS)
+    topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[slow])
+    with running(topology, local_host, settings=settings()) as run:
+        deadline, most, throttled = time.monotonic() + WAIT, 0, False
+        while run.statistics.totals("out")[0] < 900:
+            run.check()
+            assert time.monotonic() < deadline
+            most = max(most, run.backlog("slow"))
+            throttled |= run.query("numbers").intake.throttled
+            time.sleep(0.005)
+        assert run.stop()
+        emitted = run.statistics.totals("numbers")[1]
+    assert throttled
+    assert BOUND <= most < BOUND + 150
+    assert column_of(tmp_path / "out", "id") == list(range(emitted))
