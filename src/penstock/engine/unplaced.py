@@ -12,11 +12,12 @@ import base64
 import functools
 import json
 import secrets
+import socket
 import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,9 +36,11 @@ class FeedServer:
 
     def __init__(self) -> None:
         self.key = secrets.token_bytes(32)
-        self._listener = Listener(("127.0.0.1", 0), authkey=self.key)
+        self._listener = Listener(("127.0.0.1", 0), backlog=32)
+        self._closed = False
         self._feeds: dict[str, Feed] = {}
-        threading.Thread(target=self._accept, name="penstock-feeds", daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, name="penstock-feeds", daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -49,20 +52,25 @@ class FeedServer:
         return name
 
     def close(self) -> None:
+        self._closed = True
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()  # ends accept(); a close does not
+        self._thread.join(timeout=1)
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
+        while not self._closed:
             try:
                 connection = self._listener.accept()
-            except AuthenticationError:
-                continue
             except OSError:
-                return  # closed
+                continue  # a stranger who was gone before we answered
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        with connection, suppress(EOFError, OSError):
+        # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
+        with connection, suppress(EOFError, OSError, AuthenticationError, AssertionError):
+            deliver_challenge(connection, self.key)
+            answer_challenge(connection, self.key)
             while True:
                 question = json.loads(connection.recv_bytes())
                 feed = self._feeds[question["feed"]]

@@ -1,0 +1,37 @@
+"""A cluster that runs already: `penstock run --master URL` finds its machines and slots, and leaves it running."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.standalone import StandaloneCluster
+
+WORDS = Path(__file__).parents[2] / "examples" / "word_count.py"
+
+
+@pytest.mark.timeout(240)
+def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
+    theirs = StandaloneCluster(2, 1, 1, 6, tmp_path / "theirs", executor_memory_mb=1024)
+    theirs.start()
+    try:
+        command = [sys.executable, "-m", "penstock", "run", str(WORDS), "--master", theirs.master_url]
+        options = ["--seconds", "8", "--json", "--conf", "spark.driver.host=127.0.0.1"]
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
+        done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, timeout=200, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        summary = json.loads(done.stdout)
+        assert set(summary["machines"]) == {"127.0.0.2", "127.0.0.3"}
+        split = next(one for one in summary["operators"] if one["name"] == "split")
+        assert split["rows_in"] > 0
+        assert split["placement"] == {"127.0.0.2/0": 1, "127.0.0.3/0": 1}
+        assert {slot for slot, executors in split["observed"].items() if executors} == set(split["placement"])
+        assert summary["unplaced"] is None
+        assert summary["as_planned"] is True
+        assert theirs.cluster.machines, "their cluster must go on"
+    finally:
+        theirs.stop()
