@@ -301,7 +301,9 @@ def main() -> int:
     ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
     say(f"\nratio of totals, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
     say()
-    bar = Bar("4. micro-batch of an idle-cheap Arrow operator against plain", statistics.median(ratios), 1.5, at_most=True)
+    bar = Bar(
+        "4. micro-batch of an idle-cheap Arrow operator against plain", statistics.median(ratios), 1.5, at_most=True
+    )
     write_results("engine", lines, [bar], machine())
     return finish([bar])
 

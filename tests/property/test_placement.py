@@ -21,9 +21,7 @@ def count(frame):  # pragma: no cover - never run here
     return frame
 
 
-@given(
-    st.integers(1, 5), st.integers(1, 4), st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(12, 40)
-)
+@given(st.integers(1, 5), st.integers(1, 4), st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(12, 40))
 def test_round_robin_places_everything_evenly(machines: int, slots: int, instances: list[int], tasks: int) -> None:
     topology = Topology("t")
     last = topology.source("s", sources.rate(1, sources.numbers()))
@@ -47,7 +45,10 @@ def test_round_robin_places_everything_evenly(machines: int, slots: int, instanc
     assert set(placement.tasks["k"]) == set(placement.of("k"))
 
 
-@given(st.integers(1, 64), st.dictionaries(st.sampled_from(Cluster.of(["a", "b", "c"], 2).slots), st.integers(1, 5), min_size=1))
+@given(
+    st.integers(1, 64),
+    st.dictionaries(st.sampled_from(Cluster.of(["a", "b", "c"], 2).slots), st.integers(1, 5), min_size=1),
+)
 def test_tasks_follow_the_instances(tasks: int, slots: dict) -> None:
     dealt = Counter(deal_tasks(tasks, slots))
     assert sum(dealt.values()) == tasks

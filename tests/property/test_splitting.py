@@ -54,7 +54,9 @@ def test_parts_add_up(total: int, parts: int) -> None:
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), placements, st.data())
-def test_shuffled_rows_are_in_exactly_one_share(sizes: list[int], placement: dict[Slot, int], data: st.DataObject) -> None:
+def test_shuffled_rows_are_in_exactly_one_share(
+    sizes: list[int], placement: dict[Slot, int], data: st.DataObject
+) -> None:
     total = sum(sizes)
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))

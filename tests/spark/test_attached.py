@@ -22,7 +22,9 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "penstock", "run", str(WORDS), "--master", theirs.master_url]
         options = ["--seconds", "8", "--json", "--conf", "spark.driver.host=127.0.0.1"]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
-        done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, timeout=200, check=False)
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, env=environment, timeout=200, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         summary = json.loads(done.stdout)
         assert set(summary["machines"]) == {"127.0.0.2", "127.0.0.3"}

@@ -26,7 +26,9 @@ def word_count(name: str, rows: int, rate: float = 1_000_000) -> Topology:
     topology = Topology(name)
     lines = topology.source("lines", sources.rate(rate, sources.sentences(vocabulary=50), rows=rows), instances=2)
     words = topology.map("split", split, inputs=[lines], schema="word string", instances=3)
-    counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, count long", tasks=4, instances=2)
+    counts = topology.keyed(
+        "count", count, inputs=[words], key="word", schema="word string, count long", tasks=4, instances=2
+    )
     topology.sink("out", sinks.noop(), inputs=[counts])
     return topology
 

@@ -41,7 +41,9 @@ def word_count(content: sources.Content, rows: int, folder: Path) -> Topology:
     topology = Topology("word-count")
     lines = topology.source("lines", sources.rate(20_000, content, rows=rows), instances=2)
     words = topology.map("split", split, inputs=[lines], schema="word string", instances=2)
-    counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, n long", tasks=4, instances=2)
+    counts = topology.keyed(
+        "count", count, inputs=[words], key="word", schema="word string, n long", tasks=4, instances=2
+    )
     topology.sink("out", sinks.parquet(folder), inputs=[counts])
     return topology
 
@@ -110,9 +112,7 @@ def test_a_join_of_two_streams(local_host: SparkHost, running: Callable, tmp_pat
     right = topology.source("payments", sources.rate(3_000, payments, rows=rows))
     even = topology.map("even", half, inputs=[right], schema="id long, value double")
     schema = "id long, ordered double, paid double"
-    joined = topology.keyed(
-        "join", join, inputs=[left, even], key="id", schema=schema, tasks=3, output_mode="append"
-    )
+    joined = topology.keyed("join", join, inputs=[left, even], key="id", schema=schema, tasks=3, output_mode="append")
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[joined])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)

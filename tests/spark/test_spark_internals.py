@@ -72,7 +72,9 @@ class Collected:
 
 def say_where(batches):
     for batch in batches:
-        yield pa.record_batch([pa.array([f"{one.as_py().decode()}@{executor_id()}".encode() for one in batch.column(0)])], ["x"])
+        yield pa.record_batch(
+            [pa.array([f"{one.as_py().decode()}@{executor_id()}".encode() for one in batch.column(0)])], ["x"]
+        )
 
 
 def break_down(batches):

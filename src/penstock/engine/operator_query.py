@@ -1,78 +1,41 @@
-"""One operator as one Structured Streaming query: what it reads, what it does, where it publishes.
-
-Three paths. Arrow: descriptors in, reports out, the rows stay in the Python workers. DataFrame: the first stage reads
-rows, Spark SQL does the operator's work, the last stage writes segments. Batch: a sink that gets a DataFrame.
-"""
+"""One operator as one Structured Streaming query: its life from start to stop, and what it publishes."""
 
 from __future__ import annotations
 
 import functools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.channels.layout import Channel, channel_name
-from penstock.channels.log import Channels
-from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
 from penstock.engine.failures import named_error
-from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
+from penstock.engine.feeds import Batch, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
+from penstock.engine.operator_frames import AnyFeed, Environment, FrameBuilder
 from penstock.engine.pacing import FIRST_ROWS_OF_SQL, Pacer
-from penstock.engine.program import FileWriter, Program, Reader
-from penstock.engine.readers import ChannelReader, FileReader, RateReader
-from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer, finish_files
+from penstock.engine.sink_writers import BatchWriter, finish_files
 from penstock.engine.spark_internals import QueryIdentity
-from penstock.engine.splitting import Spread
-from penstock.engine.state_folder import identity_of
 from penstock.engine.state_placement import StatePlacer
-from penstock.engine.streams import Streams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.sources.specs import DataframeSource, FileSource, RateSource
-from penstock.topology.dataframe_function import frames_taken
+from penstock.sources.specs import FileSource
 from penstock.topology.definition import (
-    Broadcast,
     Keyed,
-    Map,
     Operator,
     Sink,
     Source,
-    Stream,
-    TopologyDefinition,
 )
-from penstock.topology.schema import same_schema, schema_text
 
-OUTPUT_COLUMN = "output"
 #: How often a source that Spark drives is asked whether its output channels have room again.
 FULL_POLL = 0.5
 #: The first batch of a file source: a file or two, to learn what they cost.
 FIRST_FILE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What all operators of a running topology share."""
-
-    definition: TopologyDefinition
-    spark: SparkSession
-    streams: Streams
-    channels: Channels
-    layout: dict[str, Channel]
-    store: SegmentStore
-    settings: Settings
-    checkpoints: str
-    published: Callable[[BatchReport], None]
 
 
 class OperatorQuery:
@@ -86,7 +49,7 @@ class OperatorQuery:
         self._stopping = False
         self.query: StreamingQuery | None = None
         self.state: StatePlacer | None = None
-        self.feeds: list[ChannelFeed | RateFeed | FileFeed] = []
+        self.feeds: list[AnyFeed] = []
         #: When the batch began, where no feed was asked for its rows.
         self._wanted_at = 0.0
         #: Whether its bundles do the work, and not Spark SQL.
@@ -94,7 +57,7 @@ class OperatorQuery:
         settings = environment.settings
         self.intake = Intake(
             environment.channels,
-            [channel.name for channel in self._output_channels()],
+            self._output_channels(),
             self._pacer(settings),
             settings.batch_linger,
             self.fail,
@@ -113,162 +76,27 @@ class OperatorQuery:
             return Pacer(settings.batch_interval, settings.batch_rows, first=FIRST_ROWS_OF_SQL)
         return Pacer(settings.batch_interval, settings.batch_rows)
 
-    # Building and starting
+    # Starting
 
     def start(self) -> None:
         """Start the query. No row gets in before `intake.open()`."""
         operator, streams = self.operator, self.environment.streams
         # The query's thread inherits the pool from the thread that starts it.
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", operator.name)
+        built = FrameBuilder(operator, self.environment, self._session, self.intake, self.seats).build()
+        self.feeds, self._arrow = built.feeds, built.arrow
         checkpoint = f"{self.environment.checkpoints}/{operator.name}"
-        writer = batch_writer(operator.spec) if isinstance(operator, Sink) else None
-        if writer is not None:
-            frame = self._read_inputs()[0]
-            identity = QueryIdentity(operator.name, checkpoint)
-            self.query = streams.start_batches(frame, identity, functools.partial(self._write_batch, writer))
+        identity = QueryIdentity(operator.name, checkpoint, built.output_mode)
+        if built.batch_writer is not None:
+            write = functools.partial(self._write_batch, built.batch_writer)
+            self.query = streams.start_batches(built.frame, identity, write)
             return
-        frame, output_mode = self._frame()
         if isinstance(operator, Keyed) and streams.internals is not None:
-            self.state = StatePlacer(streams.internals, frame, operator.tasks)
-        self.query = streams.start(frame, QueryIdentity(operator.name, checkpoint, output_mode), self)
+            self.state = StatePlacer(streams.internals, built.frame, operator.tasks)
+        self.query = streams.start(built.frame, identity, self)
 
-    def _frame(self) -> tuple[DataFrame, str]:
-        operator = self.operator
-        if isinstance(operator, Source):
-            if isinstance(operator.spec, DataframeSource):
-                return self._through_spark_sql(self._call(operator.spec.function, self._session)), "append"
-            return self._source_frame(operator), "append"
-        if isinstance(operator, Keyed):
-            return self._through_spark_sql(self._call(operator.function, *self._read_inputs())), operator.output_mode
-        if isinstance(operator, Map) and operator.takes_dataframes:
-            return self._through_spark_sql(self._call(operator.function, *self._read_inputs())), "append"
-        return self._arrow_path(self._channel_feed(self._inputs()), ChannelReader(self.environment.store)), "append"
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The user's function of DataFrames, or of the session: it runs once, here, before any row is read."""
-        try:
-            return function(*arguments)
-        except Exception as error:
-            raise named_error(self.operator, error) from error
-
-    def _source_frame(self, operator: Source) -> DataFrame:
-        spec = operator.spec
-        if isinstance(spec, RateSource):
-            return self._arrow_path(RateFeed(spec, self.intake, self.seats), RateReader(spec.content))
-        if isinstance(spec, FileSource):
-            feed = FileFeed(operator, spec, self.environment.channels.catalog, self.intake, self.seats)
-            return self._arrow_path(feed, FileReader(spec))
-        raise PenstockError(
-            "BAD_SOURCE", f'source "{operator.name}" is of unknown kind {spec.kind}.', "Use one of penstock.sources."
-        )
-
-    def _arrow_path(self, feed: ChannelFeed | RateFeed | FileFeed, reader: Reader) -> DataFrame:
-        operator = self.operator
-        writer = self._file_writer(operator) if isinstance(operator, Sink) else None
-        program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
-        self.feeds, self._arrow = [feed], True
-        descriptors = self.environment.streams.placed(self._session, operator.name, feed)
-        return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
-
-    def _file_writer(self, sink: Sink) -> FileWriter | None:
-        writer = file_writer(sink.spec, f"{identity_of(self.environment.channels.catalog)}-{sink.name}")
-        if writer is not None:
-            writer.clear()
-        return writer
-
-    def _through_spark_sql(self, frame: Any) -> DataFrame:
-        """What the user's DataFrame function returned, checked, and written to segments where it comes out."""
-        several = len(self.operator.outputs) > 1
-        self._check_frame(frame, several)
-        program = self._program(None, None, None, OUTPUT_COLUMN if several else None)
-        rows: DataFrame = frame
-        return rows.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
-
-    def _check_frame(self, frame: Any, several: bool) -> None:
-        operator = self.operator
-        declared = next(iter(operator.outputs.values()))
-        if several:
-            declared = declared.append(pa.field(OUTPUT_COLUMN, pa.string()))
-        if not hasattr(frame, "isStreaming"):
-            problem, name = f"the function returned a {type(frame).__name__}, not a DataFrame.", "BAD_FUNCTION"
-        elif not frame.isStreaming:
-            problem, name = "the function returned a DataFrame that is not a stream.", "BAD_FUNCTION"
-        else:
-            returned = to_arrow_schema(frame.schema, timezone="UTC")
-            if same_schema(returned, declared):
-                return
-            name = "FUNCTION_SCHEMA"
-            problem = f'declared is "{schema_text(declared)}", but the function returned "{schema_text(returned)}".'
-        raise PenstockError(
-            name,
-            f'"{operator.name}": {problem}',
-            "Change the declaration, or select and cast in the function.",
-            operator.where,
-        )
-
-    def _read_inputs(self) -> list[DataFrame]:
-        """The operator's inputs as streaming DataFrames: one, interleaved, or one per input."""
-        operator, inputs = self.operator, self._inputs()
-        function = getattr(operator, "function", None)
-        apart = function is not None and len(inputs) > 1 and frames_taken(function, len(inputs)) != 1
-        groups = [[stream] for stream in inputs] if apart else [list(inputs)]
-        frames = []
-        for index, streams in enumerate(groups):
-            feed = self._channel_feed(streams)
-            self.feeds.append(feed)
-            schema = self.environment.definition.schema_of(streams[0])
-            name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
-            descriptors = self.environment.streams.placed(self._session, name, feed)
-            program = self._program(ChannelReader(self.environment.store), None, None)
-            frames.append(
-                descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema))
-            )
-        return frames
-
-    def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
-        environment = self.environment
-        inputs = [self._channel_input(stream) for stream in streams]
-        most = environment.settings.batch_bytes
-        return ChannelFeed(self.operator.name, inputs, environment.channels, self.intake, self.seats, most)
-
-    def _channel_input(self, stream: Stream) -> ChannelInput:
-        channel = self.environment.layout[channel_name(self.environment.definition, stream)]
-        if channel.key:
-            return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
-        # A by-key stream into a keyed operator is split by Spark's own shuffle, behind this read.
-        spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE
-        return ChannelInput(channel.name, spread)
-
-    def _inputs(self) -> tuple[Stream, ...]:
-        return self.environment.definition.inputs_of(self.operator.name)
-
-    def _output_channels(self) -> list[Channel]:
-        return [channel for channel in self.environment.layout.values() if channel.producer == self.operator.name]
-
-    def _program(
-        self,
-        reader: Reader | None,
-        function: Callable[..., Any] | None,
-        writer: FileWriter | None,
-        output_column: str | None = None,
-    ) -> Program:
-        operator = self.operator
-        channels = {
-            output: tuple(channel for channel in self._output_channels() if channel.output == output)
-            for output in operator.outputs
-        }
-        return Program(
-            operator=operator.name,
-            where=operator.where,
-            reader=reader,
-            function=function,
-            outputs=dict(operator.outputs),
-            channels=channels,
-            store=self.environment.store,
-            on_error=operator.on_error,
-            file_writer=writer,
-            output_column=output_column,
-        )
+    def _output_channels(self) -> list[str]:
+        return [channel.name for channel in self.environment.output_channels(self.operator.name)]
 
     # Micro-batches
 
@@ -341,7 +169,7 @@ class OperatorQuery:
 
     def _wait_for_room(self) -> None:
         """A source that Spark drives by itself is held back where its batch ends."""
-        channels, names = self.environment.channels, [channel.name for channel in self._output_channels()]
+        channels, names = self.environment.channels, self._output_channels()
         while not self.intake.closed and self.environment.settings.backlog_policy == "throttle":
             self.intake.throttled = not channels.wait(lambda: not any(map(channels.full, names)), FULL_POLL)
             if not self.intake.throttled:

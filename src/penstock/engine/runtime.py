@@ -16,10 +16,11 @@ from penstock.cluster.model import Placement
 from penstock.engine.feeds import RateFeed, Seats
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
-from penstock.engine.operator_query import Environment, OperatorQuery
+from penstock.engine.operator_frames import Environment
+from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.sink_writers import finish_files
 from penstock.engine.splitting import Bundle, bundles_of
-from penstock.engine.state_folder import StateFolder, check_fit
+from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
 from penstock.monitor.live import LiveStatistics
 from penstock.settings import Settings
 from penstock.strategies.mapping.round_robin import round_robin
@@ -94,6 +95,7 @@ class Run:
         catalog = Catalog.open(url, self.definition.name, synchronous="FULL" if durable else "NORMAL")
         self._catalog = catalog
         check_fit(self.definition, catalog)
+        check_checkpoints(self.definition, catalog, self.state.sub("checkpoints"))
         layout = channels_of(self.definition)
         compression = None if settings.segment_compression == "none" else settings.segment_compression
         store = SegmentStore(settings.segments or self.state.sub("segments"), compression, sync=durable)

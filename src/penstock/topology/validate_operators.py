@@ -16,6 +16,7 @@ from penstock.topology.definition import (
     OnError,
     Operator,
     Sink,
+    Source,
     Stream,
     TopologyDefinition,
 )
@@ -107,11 +108,16 @@ def _check_selectivity(operator: Operator) -> None:
 
 
 def _check_on_error(operator: Operator) -> None:
-    if operator.on_error is not OnError.FAIL and (takes_dataframes(operator) or isinstance(operator, Sink)):
+    # What such a source yields, Spark has read already.
+    from_spark = isinstance(operator, Source) and operator.spec.kind == "dataframe"
+    if operator.on_error is not OnError.FAIL and (
+        takes_dataframes(operator) or isinstance(operator, Sink) or from_spark
+    ):
         raise PenstockError(
             "BAD_ON_ERROR",
             f'the {operator.kind} "{operator.name}" has on_error="{operator.on_error}".',
-            "Only sources and maps over Arrow functions see single rows fail; elsewhere it is always fail.",
+            "Only sources that Penstock reads and maps over Arrow functions see single rows fail; elsewhere it is "
+            "always fail.",
             operator.where,
         )
 

@@ -139,6 +139,16 @@ def test_a_policy_where_no_single_row_can_fail(kind):
     assert (caught.value.name, caught.value.where) == ("BAD_ON_ERROR", here)
 
 
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_a_source_that_spark_reads_has_no_bad_rows(policy):
+    def declare(topology):
+        spec = FakeSource(parse_schema(WORDS), kind="dataframe")
+        lines = topology.source("lines", spec, on_error=policy)  # <- here
+        topology.sink("out", FakeSink(), inputs=[lines])
+
+    expect("BAD_ON_ERROR", declare)
+
+
 @pytest.mark.parametrize("declaration", ["map_dataframe", "keyed", "sink"])
 def test_broadcast_goes_only_into_arrow_functions(declaration):
     def declare():

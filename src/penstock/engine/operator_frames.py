@@ -1,0 +1,226 @@
+"""The streaming DataFrame of one operator: what it reads, what it does, what it writes. Built once, before any row.
+
+Three paths. Arrow: descriptors in, reports out, the rows stay in the Python workers. DataFrame: the first stage reads
+rows, Spark SQL does the operator's work, the last stage writes segments. Batch: a sink that gets a DataFrame.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from penstock.channels.layout import Channel, channel_name
+from penstock.channels.log import Channels
+from penstock.channels.segments import SegmentStore
+from penstock.engine import bundle
+from penstock.engine.failures import named_error
+from penstock.engine.feeds import ChannelFeed, ChannelInput, RateFeed, Seats
+from penstock.engine.file_feed import FileFeed
+from penstock.engine.intake import Intake
+from penstock.engine.manifest import BatchReport
+from penstock.engine.program import FileWriter, Program, Reader
+from penstock.engine.readers import ChannelReader, FileReader, RateReader
+from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer
+from penstock.engine.splitting import Spread
+from penstock.engine.state_folder import identity_of
+from penstock.engine.streams import Streams
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+from penstock.sources.specs import DataframeSource, FileSource, RateSource
+from penstock.topology.dataframe_function import frames_taken
+from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream, TopologyDefinition
+from penstock.topology.schema import same_schema, schema_text
+
+OUTPUT_COLUMN = "output"
+AnyFeed = ChannelFeed | RateFeed | FileFeed
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What all operators of a running topology share."""
+
+    definition: TopologyDefinition
+    spark: SparkSession
+    streams: Streams
+    channels: Channels
+    layout: dict[str, Channel]
+    store: SegmentStore
+    settings: Settings
+    checkpoints: str
+    published: Callable[[BatchReport], None]
+
+    def output_channels(self, operator: str) -> list[Channel]:
+        return [channel for channel in self.layout.values() if channel.producer == operator]
+
+
+@dataclass(frozen=True)
+class OperatorFrame:
+    """What a query is started from."""
+
+    frame: DataFrame
+    feeds: list[AnyFeed]
+    output_mode: str = "append"
+    #: Whether the bundles do the work, and not Spark SQL.
+    arrow: bool = False
+    #: Of sinks that get each micro-batch as a DataFrame.
+    batch_writer: BatchWriter | None = None
+
+
+class FrameBuilder:
+    """Builds the frame of one operator in a session of its own."""
+
+    def __init__(
+        self, operator: Operator, environment: Environment, session: SparkSession, intake: Intake, seats: Seats
+    ) -> None:
+        self.operator = operator
+        self.environment = environment
+        self.intake = intake
+        self.seats = seats
+        self._session = session
+        self._feeds: list[AnyFeed] = []
+
+    def build(self) -> OperatorFrame:
+        operator = self.operator
+        writer = batch_writer(operator.spec) if isinstance(operator, Sink) else None
+        if writer is not None:
+            return OperatorFrame(self._read_inputs()[0], self._feeds, batch_writer=writer)
+        if isinstance(operator, Source):
+            if isinstance(operator.spec, DataframeSource):
+                return OperatorFrame(self._through_spark_sql(operator.spec.function, [self._session]), self._feeds)
+            return OperatorFrame(self._source_frame(operator), self._feeds, arrow=True)
+        if isinstance(operator, Keyed):
+            frame = self._through_spark_sql(operator.function, self._read_inputs())
+            return OperatorFrame(frame, self._feeds, operator.output_mode)
+        if isinstance(operator, Map) and operator.takes_dataframes:
+            return OperatorFrame(self._through_spark_sql(operator.function, self._read_inputs()), self._feeds)
+        frame = self._arrow_path(self._channel_feed(self._inputs()), ChannelReader(self.environment.store))
+        return OperatorFrame(frame, self._feeds, arrow=True)
+
+    def _source_frame(self, operator: Source) -> DataFrame:
+        spec = operator.spec
+        if isinstance(spec, RateSource):
+            return self._arrow_path(RateFeed(spec, self.intake, self.seats), RateReader(spec.content))
+        if isinstance(spec, FileSource):
+            feed = FileFeed(operator, spec, self.environment.channels.catalog, self.intake, self.seats)
+            return self._arrow_path(feed, FileReader(spec))
+        raise PenstockError(
+            "BAD_SOURCE", f'source "{operator.name}" is of unknown kind {spec.kind}.', "Use one of penstock.sources."
+        )
+
+    def _arrow_path(self, feed: AnyFeed, reader: Reader) -> DataFrame:
+        operator = self.operator
+        writer = self._file_writer(operator) if isinstance(operator, Sink) else None
+        program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
+        self._feeds.append(feed)
+        descriptors = self.environment.streams.placed(self._session, operator.name, feed)
+        return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
+
+    def _file_writer(self, sink: Sink) -> FileWriter | None:
+        writer = file_writer(sink.spec, f"{identity_of(self.environment.channels.catalog)}-{sink.name}")
+        if writer is not None:
+            writer.clear()
+        return writer
+
+    def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
+        """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it
+        comes out. The function runs once, here, before any row is read."""
+        try:
+            frame = function(*arguments)
+        except Exception as error:
+            raise named_error(self.operator, error) from error
+        several = len(self.operator.outputs) > 1
+        self._check_frame(frame, several)
+        program = self._program(None, None, None, OUTPUT_COLUMN if several else None)
+        rows: DataFrame = frame
+        return rows.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
+
+    def _check_frame(self, frame: Any, several: bool) -> None:
+        operator = self.operator
+        declared = next(iter(operator.outputs.values()))
+        if several:
+            declared = declared.append(pa.field(OUTPUT_COLUMN, pa.string()))
+        if not hasattr(frame, "isStreaming"):
+            problem, name = f"the function returned a {type(frame).__name__}, not a DataFrame.", "BAD_FUNCTION"
+        elif not frame.isStreaming:
+            problem, name = "the function returned a DataFrame that is not a stream.", "BAD_FUNCTION"
+        else:
+            returned = to_arrow_schema(frame.schema, timezone="UTC")
+            if same_schema(returned, declared):
+                return
+            name = "FUNCTION_SCHEMA"
+            problem = f'declared is "{schema_text(declared)}", but the function returned "{schema_text(returned)}".'
+        raise PenstockError(
+            name,
+            f'"{operator.name}": {problem}',
+            "Change the declaration, or select and cast in the function.",
+            operator.where,
+        )
+
+    def _read_inputs(self) -> list[DataFrame]:
+        """The operator's inputs as streaming DataFrames: one, interleaved, or one per input."""
+        operator, inputs = self.operator, self._inputs()
+        function = getattr(operator, "function", None)
+        apart = function is not None and len(inputs) > 1 and frames_taken(function, len(inputs)) != 1
+        groups = [[stream] for stream in inputs] if apart else [list(inputs)]
+        frames = []
+        for index, streams in enumerate(groups):
+            feed = self._channel_feed(streams)
+            self._feeds.append(feed)
+            schema = self.environment.definition.schema_of(streams[0])
+            name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
+            descriptors = self.environment.streams.placed(self._session, name, feed)
+            program = self._program(ChannelReader(self.environment.store), None, None)
+            frames.append(
+                descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema))
+            )
+        return frames
+
+    def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
+        environment = self.environment
+        inputs = [self._channel_input(stream) for stream in streams]
+        most = environment.settings.batch_bytes
+        return ChannelFeed(self.operator.name, inputs, environment.channels, self.intake, self.seats, most)
+
+    def _channel_input(self, stream: Stream) -> ChannelInput:
+        channel = self.environment.layout[channel_name(self.environment.definition, stream)]
+        if channel.key:
+            return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
+        # A by-key stream into a keyed operator is split by Spark's own shuffle, behind this read.
+        spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE
+        return ChannelInput(channel.name, spread)
+
+    def _inputs(self) -> tuple[Stream, ...]:
+        return self.environment.definition.inputs_of(self.operator.name)
+
+    def _program(
+        self,
+        reader: Reader | None,
+        function: Callable[..., Any] | None,
+        writer: FileWriter | None,
+        output_column: str | None = None,
+    ) -> Program:
+        operator = self.operator
+        channels = {
+            output: tuple(
+                channel for channel in self.environment.output_channels(operator.name) if channel.output == output
+            )
+            for output in operator.outputs
+        }
+        return Program(
+            operator=operator.name,
+            where=operator.where,
+            reader=reader,
+            function=function,
+            outputs=dict(operator.outputs),
+            channels=channels,
+            store=self.environment.store,
+            on_error=operator.on_error,
+            file_writer=writer,
+            output_column=output_column,
+        )
