@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs
+.PHONY: demo test lint format docs bench-engine
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -21,6 +21,10 @@ lint: $(TOOLS)
 format: $(TOOLS)
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
+
+# Penstock beside plain Structured Streaming; about 15 minutes. The table goes to benchmarks/results.
+bench-engine: $(TOOLS)
+	@$(PYTHON) benchmarks/engine.py
 
 # The reference pages, from the code.
 docs: $(PACKAGE)

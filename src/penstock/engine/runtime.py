@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from types import TracebackType
 
 from penstock.channels.catalog import Catalog
@@ -69,7 +69,8 @@ class Run:
             raise RuntimeError("the topology is not running")
         return self._catalog
 
-    def start(self) -> Run:
+    def start(self, held: Container[str] = ()) -> Run:
+        """Start all queries and let rows in, but into the operators that are `held`: their gates are opened by hand."""
         try:
             environment = self._environment()
             for operator in reversed(self.definition.operators):
@@ -79,8 +80,9 @@ class Run:
                 query.check()
             self._place_states()
             self.started_at = time.time()
-            for query in self._queries.values():
-                query.intake.open()
+            for name, query in self._queries.items():
+                if name not in held:
+                    query.intake.open()
         except BaseException:
             self.stop(drain=False)
             raise

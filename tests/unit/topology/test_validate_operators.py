@@ -141,10 +141,14 @@ def test_a_policy_where_no_single_row_can_fail(kind):
 
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
 def test_a_source_that_spark_reads_has_no_bad_rows(policy):
-    def declare(topology):
+    def declare():
+        topology = Topology("t")
         spec = FakeSource(parse_schema(WORDS), kind="dataframe")
         lines = topology.source("lines", spec, on_error=policy)  # <- here
         topology.sink("out", FakeSink(), inputs=[lines])
+        if policy == "dead_letter":
+            topology.sink("bad", FakeSink(), inputs=[lines.dead_letter])
+        topology.definition()
 
     expect("BAD_ON_ERROR", declare)
 
