@@ -77,6 +77,9 @@ class ChannelFeed:
     def due_in(self) -> float | None:
         return None
 
+    def look(self) -> None:
+        pass
+
     @property
     def drained(self) -> bool:
         return all(
@@ -96,7 +99,6 @@ class ChannelFeed:
                 start = self.position[item.channel]
                 most = -(-admitted * rows // sum(waiting))
                 end[item.channel] = self._within_bytes(item.channel, start, start + min(rows, most))
-            self._intake.begins()
         # An offset where there was none would be a first batch, of no rows.
         return _text(end) if admitted or self._known else None
 
@@ -171,6 +173,9 @@ class RateFeed:
             return None
         return self._born(self.position) - self._clock()
 
+    def look(self) -> None:
+        pass
+
     @property
     def unmet(self) -> int:
         """Rows that are due and not emitted. A source that was closed for good owes nothing more."""
@@ -189,8 +194,6 @@ class RateFeed:
 
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
-        if admitted:
-            self._intake.begins()
         return json.dumps(self.position + admitted) if self.position + admitted else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:

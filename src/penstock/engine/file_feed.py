@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from pyarrow import fs as pafs
 
@@ -57,13 +58,14 @@ class FileFeed:
         self.position = 0
         self.batch = Batch({})
         self.last_bytes = 0
+        #: Bytes of all files before each, and of all.
+        self._bytes_before = [0, *accumulate(max(found.bytes, 1) for found in self._files)]
         intake.add(self)
-        self._look()
+        self.look()
 
     def available(self) -> int:
         """In bytes: rows are not known before a file is read."""
-        self._look()
-        return sum(max(found.bytes, 1) for found in self._files[self.position :])
+        return self._bytes_before[-1] - self._bytes_before[self.position]
 
     def due_in(self) -> float | None:
         return None if self._complete else max(self._looked + LOOK_SECONDS - self._clock(), 0.0)
@@ -81,8 +83,6 @@ class FileFeed:
         while admitted > 0 and end < len(self._files):
             admitted -= max(self._files[end].bytes, 1)
             end += 1
-        if end > self.position:
-            self._intake.begins()
         return json.dumps(end) if end else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
@@ -118,7 +118,7 @@ class FileFeed:
     def committed(self, end: str) -> None:
         pass
 
-    def _look(self) -> None:
+    def look(self) -> None:
         now = self._clock()
         if self._complete or now < self._looked + LOOK_SECONDS:
             return
@@ -127,6 +127,9 @@ class FileFeed:
         if fresh:
             self._record(fresh)
             self._files += fresh
+            self._bytes_before += list(
+                accumulate((max(one.bytes, 1) for one in fresh), initial=self._bytes_before[-1])
+            )[1:]
             self._known.update(found.path for found in fresh)
         self._complete = not self._spec.follow
 

@@ -6,6 +6,7 @@ whose output channels are full is held back here, which is how back-pressure tra
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ class Supply(Protocol):
 
     def due_in(self) -> float | None:
         """Seconds until more could be there without anything being published; None if that never happens."""
+
+    def look(self) -> None:
+        """Find out what is there, where that may take a while; `available` only counts."""
 
 
 @dataclass
@@ -66,6 +70,10 @@ class Intake:
         self._supplies: list[Supply] = []
         #: Those that Spark has asked about since its last round. The order is that of its plan, not that of the inputs.
         self._asked: list[Supply] = []
+        #: Whether the round of questions that is going on may start a micro-batch.
+        self._ready_round = False
+        #: Held while a batch is admitted or the gate is closed: after `close` either a batch has begun or none will.
+        self._gate = threading.Lock()
         self._open = False
         self.closed = False
         self.turn = Turn()
@@ -81,7 +89,8 @@ class Intake:
 
     def close(self) -> None:
         """Let no further rows in, for good; a batch that has begun goes on."""
-        self._open, self.closed = False, True
+        with self._gate:
+            self._open, self.closed = False, True
         self._channels.notify()
 
     @property
@@ -94,21 +103,19 @@ class Intake:
         return not self.in_batch and self.turn.empty_polls >= 2
 
     def admits(self, supply: Supply) -> int:
-        """How much of this supply the next micro-batch may read; waits for rows when there are none."""
+        """How much of this supply the next micro-batch may read; waits for rows when there are none. More than nothing
+        means that the batch has begun."""
         if self._begins_round(supply):
-            self._await_rows()
-            if self.in_batch:
-                return 0  # Spark asks again only when it has given up the batch; it will replay it
-        if not self._may_start():
-            return 0
-        total = sum(one.available() for one in self._supplies)
-        available = supply.available()
-        return min(available, max(1, self.pacer.bound() * available // max(total, 1))) if available else 0
-
-    def begins(self) -> None:
-        """A micro-batch with rows has been asked for."""
-        now = self._clock()
-        self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+            # Spark asks in the middle of a batch only when it has given it up; it will replay it.
+            self._ready_round = self._await_rows() and not self.in_batch
+        with self._gate:
+            available = supply.available() if self._ready_round and self._open else 0
+            if not available:
+                return 0
+            total = sum(one.available() for one in self._supplies)
+            now = self._clock()
+            self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+            return min(available, max(1, self.pacer.bound() * available // total))
 
     def ended(self, rows: int, busy: float | None) -> float:
         """A micro-batch was published; returns how long it took."""
@@ -125,13 +132,21 @@ class Intake:
         self._asked = [supply] if begins else [*self._asked, supply]
         return begins
 
-    def _await_rows(self) -> None:
+    def _await_rows(self) -> bool:
         deadline = self._clock() + PATIENCE
+        self._look()
         if self.turn.empty_polls or self._patient_at_once:
             while not self._ready() and (now := self._clock()) < deadline:
                 self._channels.wait(self._ready, min(deadline - now, self._next_change(now)))
-        if not self._ready():
-            self.turn.empty_polls += 1
+                self._look()
+        ready = self._ready()
+        self.turn.empty_polls += not ready
+        return ready
+
+    def _look(self) -> None:
+        if self._open:
+            for supply in self._supplies:
+                supply.look()
 
     def _ready(self) -> bool:
         if not self._may_start():

@@ -50,6 +50,9 @@ class Rows:
     def due_in(self) -> float | None:
         return self.due
 
+    def look(self) -> None:
+        pass
+
 
 @pytest.fixture
 def clock() -> Clock:
@@ -126,9 +129,7 @@ def test_whichever_supply_is_asked_first_the_others_get_their_share(channels: Fa
     intake = intake_of(channels, many, few)
     for _ in range(2):
         admitted = {"few": intake.admits(few)}
-        intake.begins()
         admitted["many"] = intake.admits(many)
-        intake.begins()
         assert admitted["many"] == pytest.approx(3 * admitted["few"], rel=0.05)
         intake.ended(sum(admitted.values()), busy=0.1)
     assert channels.waits == []
@@ -138,7 +139,6 @@ def test_a_batch_that_was_given_up_lets_nothing_more_in(channels: FakeChannels) 
     supply = Rows(3000)
     intake = intake_of(channels, supply)
     assert intake.admits(supply)
-    intake.begins()
     assert intake.admits(supply) == 0
 
 
@@ -156,7 +156,7 @@ def test_a_stateful_operator_is_answered_at_once_after_a_batch(channels: FakeCha
 def test_the_time_of_a_batch_teaches_the_pacer(channels: FakeChannels) -> None:
     supply = Rows(500)
     intake = intake_of(channels, supply)
-    intake.begins()
+    assert intake.admits(supply) == 500
     assert intake.in_batch
     channels.clock.now += 1.0
     assert intake.ended(500, busy=0.8) == pytest.approx(1.0)
