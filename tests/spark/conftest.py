@@ -6,6 +6,7 @@ Tests that ask for `local_host` come first, then those for `standalone_host`: ea
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,8 +22,9 @@ from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 from penstock.topology.definition import TopologyDefinition
 
-#: Tests are short: Java's second compiler would cost more than it gives.
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# Tests are short: Java's second compiler would cost more than it gives. Every JVM that a test starts sees this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
 #: Short batches and no lingering: tests should not wait.
 TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
 
@@ -60,12 +62,11 @@ class Hosts:
             "spark.eventLog.dir": str(events),
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
         }
         provider = (
             LocalCluster(slots=2, cores=1, task_threads=8)
             if kind == "local"
-            else StandaloneCluster(2, 2, 2, 6, folder / "cluster", executor_java_options=QUICK_JAVA)
+            else StandaloneCluster(2, 2, 2, 6, folder / "cluster")
         )
         here = str(Path(__file__).parent)
         return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [here], conf)

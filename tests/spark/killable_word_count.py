@@ -21,7 +21,6 @@ from penstock.engine.state_folder import StateFolder
 
 CONTENT = sources.sentences(words=5, vocabulary=300, seed=11)
 RATE = 2_000
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def split(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -46,10 +45,9 @@ def main(folder: Path, cluster: str, rows: int) -> None:
     provider = (
         LocalCluster(slots=2, cores=1, task_threads=6)
         if cluster == "local"
-        else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}", executor_java_options=QUICK_JAVA)
+        else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}")
     )
-    conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
-    with SparkHost("killable", provider, settings, folder / "logs", [str(Path(__file__).parent)], conf) as host:
+    with SparkHost("killable", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
         with Run(topology.definition(), host, state, settings) as run:
             said = False
             while not run.wait(0.1):

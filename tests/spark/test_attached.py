@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "penstock", "run", str(WORDS), "--master", theirs.master_url]
         options = ["--seconds", "8", "--json", "--conf", "spark.driver.host=127.0.0.1"]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment["JDK_JAVA_OPTIONS"] = os.environ["JDK_JAVA_OPTIONS"]
         done = subprocess.run(
             [*command, *options], capture_output=True, text=True, env=environment, timeout=200, check=False
         )

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import PenstockError
+from penstock.topology.definition import GROUP_COLUMN
 
-#: The column that `sort_by_group` adds. It is the last one of a segment that is split by key.
-GROUP_COLUMN = "__group"
+#: What `sort_by_group` adds: the last column of a segment that is split by key.
 GROUP_FIELD = pa.field(GROUP_COLUMN, pa.uint16(), nullable=False)
 MAX_GROUPS = 1 << 16
 

@@ -36,8 +36,8 @@ from penstock.sources.specs import DataframeSource, FileSource, RateSource
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream, TopologyDefinition
 from penstock.topology.schema import same_schema, schema_text
+from penstock.topology.validate_operators import OUTPUT_COLUMN
 
-OUTPUT_COLUMN = "output"
 AnyFeed = ChannelFeed | RateFeed | FileFeed
 
 

@@ -13,6 +13,7 @@ from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
 from penstock.cluster.model import Placement
+from penstock.cluster.plan import Action, check, diff
 from penstock.engine.feeds import RateFeed, Seats
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
@@ -78,7 +79,6 @@ class Run:
                 self._queries[operator.name] = query
                 query.start()
                 query.check()
-            self._place_states()
             self.started_at = time.time()
             for name, query in self._queries.items():
                 if name not in held:
@@ -130,15 +130,16 @@ class Run:
 
     def _seats(self, operator: str) -> Seats:
         def bundles() -> Sequence[Bundle]:
+            # Asked once a micro-batch, before it is planned: this is where a new placement takes effect.
+            self._settle_tasks(operator)
             return bundles_of(self.placement.of(operator))
 
         return Seats(bundles, self.host.executor)
 
-    def _place_states(self) -> None:
-        for name, tasks in self.placement.tasks.items():
-            query = self._queries[name]
-            if query.state is not None and query.query is not None:
-                query.state.place(query.query, tasks, self.host.executor)
+    def _settle_tasks(self, operator: str) -> None:
+        query = self._queries[operator]
+        if query.state is not None and query.query is not None:
+            query.state.settle(query.query, self.placement.tasks[operator], self.host.executor)
 
     def _keep_house(self) -> None:
         while not self._ending.wait(self.settings.retention_seconds):
@@ -177,6 +178,15 @@ class Run:
                 return True
             time.sleep(POLL)
         return False
+
+    def rearrange(self, placement: Placement) -> tuple[Action, ...]:
+        """Take a new placement while it runs: every operator has it from its next micro-batch on. Returns what changes.
+
+        Refused as a whole, with nothing changed, if it does not fit the topology or the cluster."""
+        check(placement, self.definition, self.host.cluster)
+        actions = diff(self.placement, placement)
+        self.placement = placement
+        return actions
 
     def backlog(self, operator: str) -> int:
         """Rows that wait in front of an operator; in front of a rate source, those that are due and not emitted."""

@@ -41,20 +41,24 @@ class StatePlacer:
         self._operators, joins = internals.stateful_operators(frame)
         # Spark asks for a store by name; a name that the query does not have is never asked for.
         self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
+        #: Where Spark was last told that each task is to be.
+        self._told: dict[int, Executor] = {}
 
     @property
     def stateful(self) -> bool:
         return self._operators > 0
 
-    def place(self, query: StreamingQuery, slots: Sequence[Slot], executor: Callable[[Slot], Executor | None]) -> None:
-        """Have every task run on its slot from the next micro-batch on."""
-        for task, slot in enumerate(slots):
-            self.move(query, task, executor(slot))
+    def settle(self, query: StreamingQuery, slots: Sequence[Slot], executor: Callable[[Slot], Executor | None]) -> None:
+        """Have every task run on its slot from the next micro-batch on. To be called between two of them: a task that
+        is running says itself where it is, and that would be the last word.
 
-    def move(self, query: StreamingQuery, task: int, executor: Executor | None) -> None:
-        if executor is not None:
-            for store in self._stores(query, task):
-                self._internals.place_state(query, store, executor)
+        Only what has changed costs anything: the plan, or the executor that is behind a slot."""
+        for task, slot in enumerate(slots):
+            wanted = executor(slot)
+            if wanted is not None and self._told.get(task) != wanted:
+                for store in self._stores(query, task):
+                    self._internals.place_state(query, store, wanted)
+                self._told[task] = wanted
 
     def locations(self, query: StreamingQuery) -> list[str | None]:
         """Where Spark says that each task's state is; the first store speaks for the others."""

@@ -20,6 +20,8 @@ MAIN_OUTPUT = "out"
 DEAD_LETTER = "dead_letter"
 #: What a row that a function could not handle looks like in the dead-letter output.
 DEAD_LETTER_SCHEMA = pa.schema([("operator", pa.string()), ("error", pa.string()), ("row", pa.string())])
+#: The column that a channel adds to rows that are split by key: no user's column may have its name.
+GROUP_COLUMN = "__group"
 #: A by-key stream into a map operator is split into this many groups of keys when it does not say otherwise.
 DEFAULT_TASKS = 8
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import takes_dataframes
 from penstock.topology.definition import (
+    GROUP_COLUMN,
     Broadcast,
     ByKey,
     Keyed,
@@ -31,6 +32,7 @@ OUTPUT_COLUMN = "output"
 def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
     """Everything but the function."""
     _check_numbers(operator)
+    _check_columns(operator)
     _check_selectivity(operator)
     _check_on_error(operator)
     inputs = definition.inputs_of(operator.name)
@@ -48,6 +50,17 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
         )
     if takes_dataframes(operator):
         _check_dataframe_outputs(operator)
+
+
+def _check_columns(operator: Operator) -> None:
+    for schema in operator.outputs.values():
+        if GROUP_COLUMN in schema.names:
+            raise PenstockError(
+                "BAD_SCHEMA",
+                f'"{operator.name}" has a column {GROUP_COLUMN}.',
+                "Rename it: channels that are split by key keep the group of a row under this name.",
+                operator.where,
+            )
 
 
 def _check_numbers(operator: Operator) -> None:

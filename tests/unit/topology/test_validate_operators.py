@@ -37,6 +37,16 @@ def test_bad_instances(numbers):
     expect("BAD_INSTANCES", declare)
 
 
+def test_a_column_that_channels_need():
+    def declare():
+        topology, lines = one_source()
+        split = topology.map("split", same, inputs=[lines], schema="word string, __group int")  # <- here
+        topology.sink("out", FakeSink(), inputs=[split])
+        topology.definition()
+
+    expect("BAD_SCHEMA", declare)
+
+
 def test_bad_instances_of_a_source():
     def declare():
         topology = Topology("t")

@@ -1,0 +1,129 @@
+"""A plan: from one placement to another, as single actions with their reasons. Values only; the engine carries it out.
+
+Applying a plan twice is applying it once: every action says how things are to be, not what to add to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.errors import PenstockError
+from penstock.topology.definition import Keyed, TopologyDefinition
+
+
+@dataclass(frozen=True)
+class SetInstances:
+    """An operator has these instances on these slots, and none elsewhere."""
+
+    operator: str
+    slots: Mapping[Slot, int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", MappingProxyType(dict(self.slots)))
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{count} on {slot}" for slot, count in sorted(self.slots.items()))
+        return f"{self.operator}: {where}"
+
+
+@dataclass(frozen=True)
+class MoveTask:
+    """A keyed operator's task is on this slot, with its state."""
+
+    operator: str
+    task: int
+    slot: Slot
+
+    def __str__(self) -> str:
+        return f"{self.operator}: task {self.task} on {self.slot}"
+
+
+Action = SetInstances | MoveTask
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to change, in the order in which it is carried out, and why."""
+
+    actions: tuple[Action, ...]
+    reason: str = ""
+    #: What is expected of it, in words and numbers, for those who decide by it.
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.actions)
+
+
+def diff(before: Placement, after: Placement) -> tuple[Action, ...]:
+    """The actions that lead from one placement to another; none if they are the same."""
+    return tuple(_actions(before, after))
+
+
+def _actions(before: Placement, after: Placement) -> Iterator[Action]:
+    for operator, slots in after.instances.items():
+        if dict(slots) != dict(before.instances.get(operator, {})):
+            yield SetInstances(operator, slots)
+    for operator, tasks in after.tasks.items():
+        old = before.tasks.get(operator, ())
+        for task, slot in enumerate(tasks):
+            if task >= len(old) or old[task] != slot:
+                yield MoveTask(operator, task, slot)
+
+
+def apply(placement: Placement, actions: tuple[Action, ...]) -> Placement:
+    """The placement after these actions."""
+    instances = {operator: dict(slots) for operator, slots in placement.instances.items()}
+    tasks = {operator: list(slots) for operator, slots in placement.tasks.items()}
+    for action in actions:
+        if isinstance(action, SetInstances):
+            instances[action.operator] = dict(action.slots)
+        else:
+            tasks[action.operator][action.task] = action.slot
+    return Placement(instances, {operator: tuple(slots) for operator, slots in tasks.items()})
+
+
+def check(placement: Placement, definition: TopologyDefinition, cluster: Cluster) -> None:
+    """Refuse a placement that does not fit: BAD_PLACEMENT says what is wrong, and nothing has changed."""
+    known = set(cluster.slots)
+    for operator in definition.operators:
+        slots = placement.instances.get(operator.name, {})
+        if not slots or min(slots.values()) < 1:
+            raise _bad(f'"{operator.name}" has no instance, or fewer than one on a slot.', "Give it at least one.")
+        if strangers := set(slots) - known:
+            raise _bad(f'"{operator.name}" is placed on {_names(strangers)}.', f"The cluster has: {_names(known)}.")
+        total = sum(slots.values())
+        if total < operator.min_instances:
+            raise _bad(
+                f'"{operator.name}" would have {total} instances.',
+                f"It is declared with at least {operator.min_instances}.",
+            )
+        if isinstance(operator, Keyed):
+            _check_tasks(operator, placement, known)
+    if unknown := set(placement.instances) - {operator.name for operator in definition.operators}:
+        raise _bad(f"there is no operator {', '.join(sorted(unknown))}.", f'"{definition.name}" does not declare it.')
+
+
+def _check_tasks(operator: Keyed, placement: Placement, known: set[Slot]) -> None:
+    tasks, total = placement.tasks.get(operator.name, ()), placement.total(operator.name)
+    if len(tasks) != operator.tasks:
+        raise _bad(f'"{operator.name}" has {len(tasks)} tasks placed.', f"It has {operator.tasks}; place every one.")
+    if total > operator.tasks:
+        raise _bad(
+            f'"{operator.name}" would have {total} instances for {operator.tasks} tasks.',
+            "Repartition its state first: an instance without a task gets no row.",
+        )
+    if strangers := set(tasks) - known:
+        raise _bad(
+            f'tasks of "{operator.name}" are placed on {_names(strangers)}.', f"The cluster has: {_names(known)}."
+        )
+
+
+def _names(slots: set[Slot]) -> str:
+    return ", ".join(str(slot) for slot in sorted(slots))
+
+
+def _bad(message: str, hint: str) -> PenstockError:
+    return PenstockError("BAD_PLACEMENT", message, hint)
