@@ -13,8 +13,9 @@ demo: $(PACKAGE)
 	@.venv/bin/penstock run examples/word_count.py --cluster standalone --machines 2 --seconds 30 \
 	  --conf "spark.driver.extraJavaOptions=$(QUICK_JAVA)" --conf "spark.executor.extraJavaOptions=$(QUICK_JAVA)"
 
+# Two processes side by side: tests with Spark wait more than they work.
 test: lint
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup
 
 lint: $(TOOLS)
 	@$(PYTHON) -m ruff check

@@ -22,6 +22,7 @@ from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 from penstock.topology.definition import TopologyDefinition
 
+HERE = Path(__file__).parent
 # Tests are short: Java's second compiler would cost more than it gives. Every JVM that a test starts sees this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
@@ -30,11 +31,16 @@ TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_second
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def order(item: pytest.Item) -> int:
-        names = getattr(item, "fixturenames", ())
-        return 2 if "standalone_host" in names else 1 if "local_host" in names else 0
+    """Tests that share a Spark stay together, also when `make test` runs two processes side by side."""
 
-    items.sort(key=order)
+    def spark_of(item: pytest.Item) -> str:
+        names = getattr(item, "fixturenames", ())
+        return "standalone" if "standalone_host" in names else "local" if "local_host" in names else "own"
+
+    mine = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in mine:
+        item.add_marker(pytest.mark.xdist_group(spark_of(item)))
+    items.sort(key=lambda item: ("own", "local", "standalone").index(spark_of(item)))
 
 
 class Hosts:
@@ -68,8 +74,7 @@ class Hosts:
             if kind == "local"
             else StandaloneCluster(2, 2, 2, 6, folder / "cluster")
         )
-        here = str(Path(__file__).parent)
-        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [here], conf)
+        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE)], conf)
 
     def stop(self) -> None:
         if self.host is not None:
