@@ -22,8 +22,13 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
     try:
         command = [sys.executable, "-m", "penstock", "run", str(WORDS), "--master", theirs.master_url]
         options = ["--seconds", "8", "--json", "--conf", "spark.driver.host=127.0.0.1"]
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment["JDK_JAVA_OPTIONS"] = os.environ["JDK_JAVA_OPTIONS"]
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": ":".join(sys.path),
+            "JDK_JAVA_OPTIONS": os.environ["JDK_JAVA_OPTIONS"],
+        }
+        # Their secret comes as it would for any Spark driver: from the configuration folder that the user names.
+        environment |= theirs.driver_environment()
         done = subprocess.run(
             [*command, *options], capture_output=True, text=True, env=environment, timeout=200, check=False
         )

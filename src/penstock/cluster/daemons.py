@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import sys
 import urllib.request
 from collections.abc import Mapping
@@ -80,7 +81,7 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
     return environment | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": host,
-        "SPARK_CONF_DIR": str(work_dir / "conf"),
+        "SPARK_CONF_DIR": str(conf_folder(work_dir)),
         "SPARK_LOCAL_DIRS": str(work_dir / "scratch" / host),
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
@@ -94,10 +95,20 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
 
 
 def write_conf(work_dir: Path) -> None:
-    """The configuration folder that the daemons and their executors read instead of the installation's."""
-    conf = work_dir / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
+    """The configuration folder that the daemons, their executors and the driver read instead of the installation's.
+
+    It holds a secret of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
+    speak to an executor or a driver may have it run anything. A file, since command lines can be read by all."""
+    conf = conf_folder(work_dir)
+    conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     (conf / "log4j2.properties").write_text(LOG4J)
+    defaults = conf / "spark-defaults.conf"
+    defaults.touch(mode=0o600)
+    defaults.write_text(f"spark.authenticate true\nspark.authenticate.secret {secrets.token_hex(32)}\n")
+
+
+def conf_folder(work_dir: Path) -> Path:
+    return work_dir / "conf"
 
 
 def decommission(master_ui: int, host: str) -> None:

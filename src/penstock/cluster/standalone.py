@@ -113,7 +113,7 @@ class StandaloneCluster:
             raise
 
     def driver_environment(self) -> dict[str, str]:
-        return own_driver_environment()
+        return own_driver_environment() | {"SPARK_CONF_DIR": str(daemons.conf_folder(self.work_dir))}
 
     def spark_conf(self) -> dict[str, str]:
         return own_driver_conf() | {

@@ -161,7 +161,7 @@ class SparkHost:
             _end_jvm()
         finally:
             self.provider.stop()
-            for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+            for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_CONF_DIR"):
                 if name in self._environment:
                     os.environ[name] = self._environment[name]
                 else:
