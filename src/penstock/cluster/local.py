@@ -28,7 +28,8 @@ class LocalCluster:
         return own_driver_environment()
 
     def spark_conf(self) -> dict[str, str]:
-        return own_driver_conf()
+        # Loopback is open to every user of this computer; Spark makes up a secret for its one process.
+        return own_driver_conf() | {"spark.authenticate": "true"}
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         return dict.fromkeys(self.cluster.slots)
