@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cluster.provider import Executor
 from penstock.engine import spark_internals
-from penstock.engine.bundle import executor_id
+from penstock.engine.bundle import executor_id, warm
 from penstock.engine.host import SparkHost
 from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing
 from penstock.engine.state_placement import StatePartition
@@ -204,6 +204,12 @@ def test_state_goes_where_it_is_told_and_stays_exact(
         query.stop()
     last = [json.loads(report) for report in sink.batches[2]]
     assert {row["value"]: row["count"] for row in last} == dict.fromkeys(range(10), 3)
+
+
+def test_a_job_runs_on_each_executor_that_is_named(internals: SparkInternals) -> None:
+    executors = internals.executors()
+    named = [executors[0], executors[3], executors[3]]
+    assert sorted(internals.run_on(named, warm)) == sorted(one.id.encode() for one in named)
 
 
 def test_stateful_operators_are_counted(standalone_host: SparkHost, internals: SparkInternals) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.cluster.java import check_java
@@ -20,7 +17,7 @@ from penstock.cluster.model import Cluster, Slot
 from penstock.cluster.provider import Executor, Provider
 from penstock.engine import bundle
 from penstock.engine.session import open_session
-from penstock.engine.spark_internals import SparkInternals, missing
+from penstock.engine.spark_internals import SparkInternals, end_jvm, has_session, missing
 from penstock.engine.streams import PlacedStreams, Streams
 from penstock.engine.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
@@ -63,7 +60,7 @@ class SparkHost:
 
     def start(self) -> SparkHost:
         check_java()
-        if SparkContext._active_spark_context is not None:
+        if has_session():
             raise PenstockError(
                 "BAD_CLUSTER", "this process has a Spark session already.", "Stop it first: spark.stop()."
             )
@@ -158,7 +155,7 @@ class SparkHost:
                 with suppress(Exception):
                     self._spark.stop()
                 self._spark = None
-            _end_jvm()
+            end_jvm()
         finally:
             self.provider.stop()
             for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_CONF_DIR"):
@@ -174,28 +171,6 @@ class SparkHost:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _end_jvm() -> None:
-    """PySpark keeps its JVM until Python ends; a host that is stopped leaves no process behind."""
-    gateway: Any = SparkContext._gateway
-    if gateway is None:
-        return
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        # The JVM ends when its standard input closes. It must be gone before the gateway is shut down: that waits for
-        # threads which wait for the JVM.
-        with suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    with suppress(Exception):
-        gateway.shutdown()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
 
 
 @contextmanager

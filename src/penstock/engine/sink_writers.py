@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,8 +19,10 @@ from pyspark.sql import functions as F
 from penstock.channels.segments import open_filesystem
 from penstock.engine.manifest import BatchReport
 from penstock.engine.program import FileWriter
+from penstock.engine.spark_internals import java_of
 from penstock.errors import PenstockError
 from penstock.sinks import ConsoleSink, FunctionSink, JdbcSink, ParquetSink
+from penstock.sinks.specs import without_secrets
 from penstock.topology.definition import SinkSpec
 
 #: Readers of a folder skip what starts with an underscore: Spark, Hive, pyarrow and pandas agree on that.
@@ -119,7 +121,7 @@ class JdbcWriter:
             raise self._problem(error) from error
 
     def _forget(self, frame: DataFrame, batch: int) -> None:
-        jvm: Any = frame.sparkSession.sparkContext._jvm
+        jvm = java_of(frame.sparkSession)
         properties = jvm.java.util.Properties()
         for key, value in self.spec.properties.items():
             properties.setProperty(key, value)
@@ -150,7 +152,9 @@ class JdbcWriter:
             connection.close()
 
     def _problem(self, error: Exception) -> PenstockError:
-        lines = [line for line in str(error).splitlines() if "Exception" in line] or str(error).splitlines()
+        # Drivers like to repeat the whole URL, password and all.
+        text = str(error).replace(self.spec.url, without_secrets(self.spec.url))
+        lines = [line for line in text.splitlines() if "Exception" in line] or text.splitlines() or ["no reason given"]
         return PenstockError(
             "BAD_SINK",
             f'the table "{self.spec.table}" cannot be written: {lines[0][:300]}.',

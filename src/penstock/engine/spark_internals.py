@@ -7,18 +7,22 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 3. start(): a query whose sink is a Python object; unlike foreachBatch it does not plan the batch a second time.
 4. place_state(), state_location(): on which executor a state partition is to be at the next micro-batch, and is now.
 5. run_on(): a small Python job on executors of one's choice.
+6. end_jvm(): PySpark's JVM ends with its session, not with Python.
 """
 
 from __future__ import annotations
 
+import subprocess
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +94,7 @@ def missing(spark: SparkSession) -> list[str]:
     session = getattr(spark, "_jsparkSession", None)
     if session is None:
         return ["a classic Spark session (this one is Spark Connect)"]
-    jvm: Any = spark.sparkContext._jvm
-    loader = jvm.java.lang.Class
+    loader = java_of(spark).java.lang.Class
     lacking = []
     for name in _CLASSES:
         try:
@@ -108,6 +111,38 @@ def missing(spark: SparkSession) -> list[str]:
         except (Py4JError, PySparkException):
             lacking.append(description)
     return lacking
+
+
+def has_session() -> bool:
+    """Whether this process has a Spark session already: PySpark would hand that one out again, whatever it is asked."""
+    return SparkContext._active_spark_context is not None
+
+
+def end_jvm() -> None:
+    """PySpark keeps its JVM until Python ends; a host that is stopped leaves no process behind."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The JVM ends when its standard input closes. It must be gone before the gateway is shut down: that waits for
+        # threads which wait for the JVM.
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def java_of(spark: SparkSession) -> Any:
+    """The driver's Java classes, by their full name."""
+    return spark.sparkContext._jvm
 
 
 def _manager(session: Any) -> Any:
