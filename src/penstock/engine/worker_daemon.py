@@ -1,7 +1,7 @@
 """The parent of an executor's Python workers: PySpark's own daemon, with what workers need loaded before it forks.
 
 PySpark's daemon forks first and lets every worker import pyarrow and the rest by itself: about half a second of CPU
-and 100 MB each, paid by the first bundles of every operator on a new executor. Here a worker starts with all of it,
+and 75 MB each, paid by the first bundles of every operator on a new executor. Here a worker starts with all of it,
 shared with its siblings. `spark.python.daemon.module` names this module.
 
 PySpark forks first because some libraries start threads when they are imported, which do not survive a fork. numpy is
