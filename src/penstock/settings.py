@@ -51,6 +51,9 @@ class Settings:
         "",
         "Where segments are: a folder or pyarrow file-system URI that all machines see; empty is in the state folder.",
     )
+    checkpoints: str = _setting(
+        "", "Where Spark's checkpoints are: a folder or URI that all machines see; empty is in the state folder."
+    )
     segment_compression: str = _setting(
         "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")
     )

@@ -147,7 +147,36 @@ class ChannelFeed:
         return stop
 
 
-class RateFeed:
+class SourceFeed:
+    """What the feeds of sources share: the offset is a number, and nobody reads them again once Spark has committed."""
+
+    def __init__(self, intake: Intake, seats: Seats, clock: Callable[[], float]) -> None:
+        self._intake = intake
+        self._seats = seats
+        self._clock = clock
+        self.position = 0
+        self.batch = Batch({})
+
+    def seek(self, start: str) -> None:
+        self.position = int(json.loads(start))
+
+    def take_batch(self) -> Batch:
+        batch, self.batch = self.batch, Batch({})
+        return batch
+
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
+
+    def committed(self, end: str) -> None:
+        pass
+
+    def _go(self, start: str | None, end: str) -> tuple[int, int]:
+        """From where to where a batch reads; the position is then at its end."""
+        self.position = int(json.loads(end))
+        return int(json.loads(start)) if start else 0, self.position
+
+
+class RateFeed(SourceFeed):
     """Rows of a rate source that are due by its schedule. The offset is the number of rows emitted.
 
     The schedule's clock starts anew where the rows left off after a restart: the time that a topology was down is
@@ -156,13 +185,9 @@ class RateFeed:
     def __init__(
         self, source: RateSource, intake: Intake, seats: Seats, clock: Callable[[], float] = time.time
     ) -> None:
+        super().__init__(intake, seats, clock)
         self._source = source
-        self._intake = intake
-        self._seats = seats
-        self._clock = clock
         self._origin: float | None = None
-        self.position = 0
-        self.batch = Batch({})
         intake.add(self)
 
     def available(self) -> int:
@@ -189,16 +214,12 @@ class RateFeed:
     def _finished(self) -> bool:
         return self._source.rows is not None and self.position >= self._source.rows
 
-    def seek(self, start: str) -> None:
-        self.position = int(json.loads(start))
-
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         return json.dumps(self.position + admitted) if self.position + admitted else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
-        first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
-        self.position = stop
+        first, stop = self._go(start, end)
         self.batch = Batch({}, stop - first, self._born(first), self._born(max(stop - 1, first)))
         bundles = self._seats.bundles()
         shares = []
@@ -213,16 +234,6 @@ class RateFeed:
                 }
                 shares.append(Share(bundle, load=load))
         return self._seats.partitions(shares)
-
-    def take_batch(self) -> Batch:
-        batch, self.batch = self.batch, Batch({})
-        return batch
-
-    def fail(self, error: Exception) -> None:
-        self._intake.fail(error)
-
-    def committed(self, end: str) -> None:
-        pass
 
     def _due(self) -> int:
         due = self._source.schedule.due(max(self._clock() - self._started(), 0.0))

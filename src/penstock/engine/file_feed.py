@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.segments import open_filesystem
-from penstock.engine.feeds import Batch, Partitions, Seats
+from penstock.engine.feeds import Batch, Partitions, Seats, SourceFeed
 from penstock.engine.intake import Intake
 from penstock.engine.splitting import Share
 from penstock.errors import PenstockError
@@ -33,7 +33,7 @@ class Found:
     seen: float
 
 
-class FileFeed:
+class FileFeed(SourceFeed):
     """The offset is the number of files read. A file is read whole, in one micro-batch, by one bundle."""
 
     def __init__(
@@ -45,18 +45,14 @@ class FileFeed:
         seats: Seats,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(intake, seats, clock)
         self._operator = operator
         self._spec = spec
         self._catalog = catalog
-        self._intake = intake
-        self._seats = seats
-        self._clock = clock
         self._files: list[Found] = [Found(*entry) for entry in self._recorded()]
         self._known = {found.path for found in self._files}
         self._looked = 0.0
         self._complete = False
-        self.position = 0
-        self.batch = Batch({})
         self.last_bytes = 0
         #: Bytes of all files before each, and of all.
         self._bytes_before = [0, *accumulate(max(found.bytes, 1) for found in self._files)]
@@ -74,9 +70,6 @@ class FileFeed:
     def drained(self) -> bool:
         return self._complete and self.position >= len(self._files)
 
-    def seek(self, start: str) -> None:
-        self.position = int(json.loads(start))
-
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         end = self.position
@@ -86,13 +79,10 @@ class FileFeed:
         return json.dumps(end) if end else None
 
     def partitions(self, start: str | None, end: str) -> Partitions:
-        first, stop = int(json.loads(start)) if start else 0, int(json.loads(end))
-        self.position = stop
+        first, stop = self._go(start, end)
         chosen = self._files[first:stop]
         self.last_bytes = sum(found.bytes for found in chosen)
-        self.batch = Batch(
-            {}, 0, min((f.seen for f in chosen), default=0.0), max((f.seen for f in chosen), default=0.0)
-        )
+        self.batch = Batch({}, 0, *_seen(chosen))
         bundles = self._seats.bundles()
         loads: list[list[Found]] = [[] for _ in bundles]
         sizes = [0.0] * len(bundles)
@@ -102,21 +92,11 @@ class FileFeed:
             loads[index].append(found)
             sizes[index] += max(found.bytes, 1)
         shares = [
-            Share(bundle, load={"files": [found.path for found in load], "born": [load[0].seen, load[-1].seen]})
+            Share(bundle, load={"files": [found.path for found in load], "born": _seen(load)})
             for bundle, load in zip(bundles, loads, strict=True)
             if load
         ]
         return self._seats.partitions(shares)
-
-    def take_batch(self) -> Batch:
-        batch, self.batch = self.batch, Batch({})
-        return batch
-
-    def fail(self, error: Exception) -> None:
-        self._intake.fail(error)
-
-    def committed(self, end: str) -> None:
-        pass
 
     def look(self) -> None:
         now = self._clock()
@@ -168,6 +148,12 @@ def _list(spec: FileSource, operator: Source, now: float) -> Iterator[Found]:
     files = [one for one in listed if one.type == pafs.FileType.File and not _hidden(one.path[len(root) :])]
     for one in sorted(files, key=lambda one: (one.mtime_ns or 0, one.path)):
         yield Found(one.path, one.size, now)
+
+
+def _seen(files: Sequence[Found]) -> tuple[float, float]:
+    """When the first and the last of them were found."""
+    times = [found.seen for found in files]
+    return min(times, default=0.0), max(times, default=0.0)
 
 
 def _hidden(path: str) -> bool:

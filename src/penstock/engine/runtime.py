@@ -97,7 +97,8 @@ class Run:
         catalog = Catalog.open(url, self.definition.name, synchronous="FULL" if durable else "NORMAL")
         self._catalog = catalog
         check_fit(self.definition, catalog)
-        check_checkpoints(self.definition, catalog, self.state.sub("checkpoints"))
+        checkpoints = settings.checkpoints or self.state.sub("checkpoints")
+        check_checkpoints(self.definition, catalog, checkpoints)
         layout = channels_of(self.definition)
         compression = None if settings.segment_compression == "none" else settings.segment_compression
         store = SegmentStore(settings.segments or self.state.sub("segments"), compression, sync=durable)
@@ -115,7 +116,7 @@ class Run:
             layout=layout,
             store=store,
             settings=settings,
-            checkpoints=self.state.sub("checkpoints"),
+            checkpoints=checkpoints,
             published=self.statistics.add,
         )
 
