@@ -96,11 +96,11 @@ def identity_of(catalog: Catalog) -> str:
 def check_checkpoints(definition: TopologyDefinition, catalog: Catalog, checkpoints: str) -> None:
     """Refuse a catalog whose checkpoints are gone: Spark would count batches from 0 again, and the catalog would take
     them for replays of batches it has."""
+    if ":" in checkpoints.partition("/")[0]:
+        return  # a URI, which is Spark's to read
     for operator in definition.operators:
-        if (
-            catalog.last_batch(operator.name) is not None
-            and not (Path(checkpoints) / operator.name / "offsets").exists()
-        ):
+        written = catalog.last_batch(operator.name) is not None
+        if written and not (Path(checkpoints) / operator.name / "offsets").exists():
             raise PenstockError(
                 "STATE_DOES_NOT_FIT",
                 f'the catalog knows batches of "{operator.name}", but {checkpoints} has no checkpoint of it.',
