@@ -14,6 +14,7 @@ import json
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
@@ -29,6 +30,8 @@ from penstock.engine.spark_internals import DESCRIPTOR, BatchSink, Feed, QueryId
 from penstock.engine.streams import WriteBatch, start_foreach_batch
 
 _FORMAT = "penstock_feed"
+#: Seconds that the start of one query may hold up the next.
+FIRST_QUESTION = 60.0
 
 
 class FeedServer:
@@ -39,6 +42,9 @@ class FeedServer:
         self._listener = Listener(("127.0.0.1", 0), backlog=32)
         self._closed = False
         self._feeds: dict[str, Feed] = {}
+        #: The feeds that Spark has asked about.
+        self._asked: set[str] = set()
+        self._heard = threading.Condition()
         self._thread = threading.Thread(target=self._accept, name="penstock-feeds", daemon=True)
         self._thread.start()
 
@@ -50,6 +56,10 @@ class FeedServer:
         name = secrets.token_hex(8)
         self._feeds[name] = feed
         return name
+
+    def wait_for_question(self, name: str, timeout: float) -> bool:
+        with self._heard:
+            return self._heard.wait_for(lambda: name in self._asked, timeout)
 
     def close(self) -> None:
         self._closed = True
@@ -74,6 +84,9 @@ class FeedServer:
             while True:
                 question = json.loads(connection.recv_bytes())
                 feed = self._feeds[question["feed"]]
+                with self._heard:
+                    self._asked.add(question["feed"])
+                    self._heard.notify_all()
                 try:
                     answer = _answer(feed, question)
                 except Exception as error:
@@ -162,10 +175,13 @@ class UnplacedStreams:
         self.internals: SparkInternals | None = None
         self._server = FeedServer()
         self._source = functools.partial(_source_class, self._server.port, self._server.key)
+        #: Feeds of the query that is started next.
+        self._next: list[str] = []
 
     def placed(self, session: SparkSession, name: str, feed: Feed) -> DataFrame:
         session.dataSource.register(self._source())
-        return session.readStream.format(_FORMAT).option("feed", self._server.add(feed)).load()
+        self._next.append(self._server.add(feed))
+        return session.readStream.format(_FORMAT).option("feed", self._next[-1]).load()
 
     def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         def take(batch_frame: DataFrame, batch: int) -> None:
@@ -176,10 +192,20 @@ class UnplacedStreams:
                 sink.fail(error)
                 raise RuntimeError(f"{identity.name} failed; the driver knows why") from None
 
-        return start_foreach_batch(frame, identity, take)
+        return self._started(start_foreach_batch(frame, identity, take))
 
     def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
-        return start_foreach_batch(frame, identity, write)
+        return self._started(start_foreach_batch(frame, identity, write))
+
+    def _started(self, query: StreamingQuery) -> StreamingQuery:
+        """Wait until the query asks for its rows. Spark starts a Python process for every input and gives it ten
+        seconds to answer, which a small machine may not manage for all of a topology's inputs at once."""
+        feeds, self._next = self._next, []
+        deadline = time.monotonic() + FIRST_QUESTION
+        for feed in feeds:
+            while query.isActive and time.monotonic() < deadline and not self._server.wait_for_question(feed, 0.5):
+                pass
+        return query
 
     def close(self) -> None:
         self._server.close()
