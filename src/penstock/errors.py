@@ -112,6 +112,7 @@ ERRORS: Mapping[str, str] = {
     # while it runs
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
+    "HOUSEKEEPING_FAILED": "Segments that every reader has committed could not be deleted, again and again.",
     "BAD_PLACEMENT": "A placement does not fit the topology or the cluster.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }

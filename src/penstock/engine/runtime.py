@@ -22,6 +22,7 @@ from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.sink_writers import finish_files
 from penstock.engine.splitting import Bundle, bundles_of
 from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
+from penstock.errors import PenstockError
 from penstock.monitor.live import LiveStatistics
 from penstock.settings import Settings
 from penstock.strategies.mapping.round_robin import round_robin
@@ -30,6 +31,8 @@ from penstock.topology.definition import Source, TopologyDefinition
 POLL = 0.05
 #: Manifests of so many batches stay in the catalog for every operator.
 KEPT_BATCHES = 200
+#: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
+PATIENT_ROUNDS = 15
 
 
 class Run:
@@ -54,6 +57,9 @@ class Run:
         self._queries: dict[str, OperatorQuery] = {}
         self._housekeeper: threading.Thread | None = None
         self._ending = threading.Event()
+        #: Rounds of housekeeping that failed one after the other, and why the last one did.
+        self._failed_rounds = 0
+        self._housekeeping_problem = ""
         self._stopped_drained = False
         self._catalog: Catalog | None = None
         self._channels: Channels | None = None
@@ -150,10 +156,11 @@ class Run:
                     for operator in self.definition.operators:
                         self._catalog.prune_batches(operator.name, KEPT_BATCHES)
                 self.host.refresh()
+                self._failed_rounds = 0
             except Exception as error:
-                # A full disk or a database that is away ends the topology through its operators; the next round
-                # tries again what this one could not do.
-                self.housekeeping_problem = error
+                # The next round tries again what this one could not do; `check` speaks up when that does not help.
+                self._failed_rounds += 1
+                self._housekeeping_problem = f"{type(error).__name__}: {error}"
 
     # While it runs
 
@@ -162,6 +169,12 @@ class Run:
 
     def check(self) -> None:
         """Raise the first failure, if there is one."""
+        if self._failed_rounds >= PATIENT_ROUNDS:
+            raise PenstockError(
+                "HOUSEKEEPING_FAILED",
+                f"what has been read could not be deleted {self._failed_rounds} times: {self._housekeeping_problem}.",
+                "Is the disk full, or the catalog's database away? With --state it goes on from where it was.",
+            )
         for query in self._queries.values():
             query.check()
 

@@ -198,8 +198,8 @@ class UnplacedStreams:
         return self._started(start_foreach_batch(frame, identity, write))
 
     def _started(self, query: StreamingQuery) -> StreamingQuery:
-        """Wait until the query asks for its rows. Spark starts a Python process for every input and gives it ten
-        seconds to answer, which a small machine may not manage for all of a topology's inputs at once."""
+        """Wait until the query asks for its rows. Spark starts a Python process for every input and
+        waits for it to connect only so long; with all inputs at once on two loaded cores one was once too late."""
         feeds, self._next = self._next, []
         deadline = time.monotonic() + FIRST_QUESTION
         for feed in feeds:
