@@ -113,6 +113,16 @@ ERRORS: Mapping[str, str] = {
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
     "HOUSEKEEPING_FAILED": "Segments that every reader has committed could not be deleted, again and again.",
+    # changes while it runs
     "BAD_PLACEMENT": "A placement does not fit the topology or the cluster.",
+    "NO_SUCH_TASK": "A task is to be moved that its operator does not have.",
+    "NO_SUCH_MACHINE": "A machine is to be removed that the cluster does not have.",
+    "LAST_MACHINE": "The last machine cannot be removed: nothing would be left to run on.",
+    "SLOT_FULL": "A slot would have more instances than the setting slot_instances allows.",
+    "FIXED_MACHINES": "The machines of this kind of cluster cannot be changed.",
+    "BUSY": "Another change is being carried out.",
+    "NOT_OBSERVED": "A change of placement was not seen on Spark in time.",
+    "CANCELLED": "A change was cancelled while it was being carried out.",
+    "REPARTITION_FAILED": "The state of a keyed operator could not be cut into another number of tasks.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }

@@ -58,6 +58,9 @@ class Settings:
         "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")
     )
     slot_cores: int = _setting(1, "Cores of a slot: the most processes that a bundle may use there.", low=1, high=1024)
+    slot_instances: int = _setting(
+        128, "The most instances that all operators together may have on one slot.", low=1, high=100_000
+    )
     slot_memory_mb: int = _setting(1024, "Memory of a slot's executor in MB (standalone clusters).", low=512)
     driver_memory_mb: int = _setting(1024, "Memory of the Spark driver in MB.", low=512)
     locality_wait: float = _setting(
@@ -74,6 +77,15 @@ class Settings:
     )
     drain_seconds: float = _setting(60.0, "How long a stop waits for what is under way to reach the sinks.", low=0)
     cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to come up.", low=1)
+    change_seconds: float = _setting(
+        120.0, "How long a change of placement may take until it is seen on Spark, before it is rolled back.", low=1
+    )
+    query_restarts: int = _setting(
+        5,
+        "How often in ten minutes an operator whose query Spark ended over lost executors is started again.",
+        low=0,
+        high=1000,
+    )
     retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
 
     def __post_init__(self) -> None:

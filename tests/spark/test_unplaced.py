@@ -20,7 +20,7 @@ from written_rows import WAIT, rows_of
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.engine.host import SparkHost
-from penstock.engine.spark_internals import Feed
+from penstock.engine.java_callbacks import Feed
 from penstock.engine.unplaced import FeedServer, UnplacedStreams, _Reader
 
 

@@ -90,7 +90,7 @@ class Places:
 
 def places_of(run: Run, operator: str) -> Places:
     """To be asked while the run is up: Spark forgets where state was when a query stops."""
-    bound = run.host.bindings()
+    bound = run.host.slots.bindings()
     reported = {place: _in_order(seen) for place, seen in run.statistics.observed(operator).items()}
     bundles = tuple(
         BundlePlace(slot.name, count, _id(bound.get(slot)), reported.get(slot.name, ()))

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
 
 from penstock.cluster.binding import cluster_of, discover_slots
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Slot
-from penstock.cluster.provider import Executor, ListExecutors, cluster_failed, require_at_least_one
+from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.provider import (
+    Executor,
+    Executors,
+    ListExecutors,
+    cluster_failed,
+    no_such_machine,
+    require_at_least_one,
+)
 from penstock.errors import PenstockError
 
 POLL_SECONDS = 0.1
+#: How long executors that are to leave may take.
+DRAIN_SECONDS = 60.0
 
 
 class AttachedCluster:
-    """A machine is a host, named by it; a slot is an executor there, with `cores` as its CPU share."""
+    """A machine is a host, named by it; a slot is an executor there, with `cores` as its CPU share.
+
+    Machines are added by asking the cluster's manager for more executors: it alone decides on which hosts. So a machine
+    that is still to come is planned as `new-1`, `new-2`, ...; its slots are those that came, wherever they are.
+    """
 
     def __init__(self, master_url: str, cores: int, settle_seconds: float = 2.0) -> None:
         require_at_least_one(cores=cores)
@@ -25,10 +41,18 @@ class AttachedCluster:
                 "Give the URL of a running master (spark://..., k8s://..., yarn), or choose the local cluster.",
             )
         self.master_url = master_url
-        self.cluster = Cluster(())
         self._cores = cores
         self._settle_seconds = settle_seconds
         self._bound: dict[Slot, Executor] = {}
+        #: Machines that were asked for: the slots there were before, and the slots that came.
+        self._asked: dict[str, frozenset[Slot]] = {}
+        self._came: dict[str, Mapping[Slot, Slot]] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def cluster(self) -> Cluster:
+        with self._lock:
+            return cluster_of(self._bound)
 
     def start(self) -> None:
         check_java()
@@ -38,13 +62,65 @@ class AttachedCluster:
         return {}
 
     def spark_conf(self) -> dict[str, str]:
-        return {}
+        # Executors that leave hand over their shuffle files, and do so at once (see StandaloneCluster).
+        return {
+            "spark.storage.decommission.enabled": "true",
+            "spark.storage.decommission.replicationReattemptInterval": "1s",
+        }
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         executors = self._settled(list_executors, deadline_seconds)
-        self._bound = discover_slots(executors, self._bound, self._cores)
-        self.cluster = cluster_of(self._bound)
-        return dict(self._bound)
+        return self.bound(lambda: list(executors))
+
+    def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
+        executors = list_executors()
+        with self._lock:
+            self._bound = discover_slots(executors, self._bound, self._cores)
+            return dict(self._bound)
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        with self._lock:
+            # A machine like most of those there are.
+            sizes = Counter(len(machine.slots) for machine in self.cluster.machines)
+            slots = max(sizes, key=lambda size: (sizes[size], -size), default=1)
+            first = len(self._asked) + 1
+            return Cluster.of([f"new-{first + i}" for i in range(count)], slots, self._cores).machines
+
+    def add_machine(self, machine: Machine, spark: Executors) -> None:
+        with self._lock:
+            self._asked[machine.name] = frozenset(self._bound) | {
+                slot for came in self._came.values() for slot in came.values()
+            }
+            waiting = sum(name not in self._came for name in self._asked) - 1
+        spark.request_executors(len(spark.executors()) + (waiting + 1) * len(machine.slots))
+
+    def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        with self._lock:
+            before = self._asked.get(machine.name)
+            if before is None or machine.name in self._came:
+                return self._came.get(machine.name)
+            taken = {slot for came in self._came.values() for slot in came.values()}
+            fresh = sorted(set(self._bound) - before - taken)
+            if len(fresh) < len(machine.slots):
+                return None
+            came = self._came[machine.name] = dict(zip(sorted(machine.slots), fresh, strict=False))
+            return came
+
+    def remove_machine(self, name: str, spark: Executors) -> None:
+        with self._lock:
+            leaving = {executor.id for slot, executor in self._bound.items() if slot.machine == name}
+            if not leaving:
+                raise no_such_machine(name, self.cluster.names)
+        spark.decommission(leaving)
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while leaving & {executor.id for executor in spark.executors()}:
+            if time.monotonic() > deadline:
+                raise cluster_failed(f"The executors of {name} did not leave within {DRAIN_SECONDS:g} s.")
+            time.sleep(POLL_SECONDS)
+        self.bound(spark.executors)
+
+    def tend(self) -> list[str]:
+        return []  # its processes are someone else's
 
     def stop(self) -> None:
         """Nothing to end: the cluster belongs to someone else."""

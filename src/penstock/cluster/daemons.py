@@ -56,8 +56,10 @@ def spark_home() -> Path:
     return Path(_find_spark_home())
 
 
-def master_command() -> list[str]:
-    return _spark_class("master.Master", {"--host": LOOPBACK, "--port": 0, "--webui-port": 0})
+def master_command(ports: Ports | None = None) -> list[str]:
+    """A master on free ports, or on those of the one that it replaces: workers and drivers know no others."""
+    service, ui = (ports.service, ports.ui) if ports else (0, 0)
+    return _spark_class("master.Master", {"--host": LOOPBACK, "--port": service, "--webui-port": ui})
 
 
 def worker_command(host: str, cores: int, memory_mb: int, work_dir: Path, master_url: str) -> list[str]:
@@ -86,12 +88,29 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
-        # The server for submitting applications would take a fixed port, and nobody needs it.
-        "SPARK_MASTER_OPTS": f"{DECOMMISSION} -Dspark.master.rest.enabled=false",
+        "SPARK_MASTER_OPTS": " ".join(_master_options(work_dir)),
         "SPARK_WORKER_OPTS": DECOMMISSION,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(str(Path(path).absolute()) for path in paths)),
     }
+
+
+def _master_options(work_dir: Path) -> list[str]:
+    return [
+        DECOMMISSION,
+        # The server for submitting applications would take a fixed port, and nobody needs it.
+        "-Dspark.master.rest.enabled=false",
+        # A master that is started again finds the application and the workers of the one before it.
+        "-Dspark.deploy.recoveryMode=FILESYSTEM",
+        f"-Dspark.deploy.recoveryDirectory={_quoted(work_dir / 'recovery')}",
+        # How long it waits then for those that do not answer: by default a minute, in which nobody gets an executor.
+        "-Dspark.worker.timeout=15",
+    ]
+
+
+def _quoted(path: Path) -> str:
+    """These options are cut at blanks by Spark's launcher, which understands quotes."""
+    return f'"{path}"' if " " in str(path) else str(path)
 
 
 def write_conf(work_dir: Path) -> None:
@@ -100,7 +119,8 @@ def write_conf(work_dir: Path) -> None:
     It holds a secret of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
     speak to an executor or a driver may have it run anything. A file, since command lines can be read by all."""
     conf = conf_folder(work_dir)
-    conf.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (conf, work_dir / "recovery"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (conf / "log4j2.properties").write_text(LOG4J)
     defaults = conf / "spark-defaults.conf"
     defaults.touch(mode=0o600)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Slot
+from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.provider import (
     Executor,
+    Executors,
     ListExecutors,
+    fixed_machines,
     own_driver_conf,
     own_driver_environment,
     require_at_least_one,
 )
+from penstock.errors import PenstockError
 
 
 class LocalCluster:
@@ -34,5 +39,27 @@ class LocalCluster:
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         return dict.fromkeys(self.cluster.slots)
 
+    def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
+        return dict.fromkeys(self.cluster.slots)
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        raise _one_machine()
+
+    def add_machine(self, machine: Machine, spark: Executors) -> None:
+        raise _one_machine()
+
+    def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        return None
+
+    def remove_machine(self, name: str, spark: Executors) -> None:
+        raise _one_machine()
+
+    def tend(self) -> list[str]:
+        return []
+
     def stop(self) -> None:
         """Nothing to end: the driver's JVM belongs to the session."""
+
+
+def _one_machine() -> PenstockError:
+    return fixed_machines("a local cluster is one machine.", "Choose a standalone cluster, or attach to a master.")

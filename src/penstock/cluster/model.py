@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -40,6 +41,18 @@ class Cluster:
     def slots(self) -> tuple[Slot, ...]:
         return tuple(slot for machine in self.machines for slot in machine.slots)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(machine.name for machine in self.machines)
+
+    def plus(self, machines: Sequence[Machine]) -> Cluster:
+        """With these machines; one that is there already stays as it is."""
+        return Cluster((*self.machines, *(one for one in machines if one.name not in self.names)))
+
+    def minus(self, names: Collection[str]) -> Cluster:
+        """Without these machines."""
+        return Cluster(tuple(machine for machine in self.machines if machine.name not in names))
+
     @staticmethod
     def of(machines: Sequence[str], slots: int, cores: int = 1) -> Cluster:
         """Machines that are all alike."""
@@ -65,3 +78,17 @@ class Placement:
 
     def total(self, operator: str) -> int:
         return sum(self.instances[operator].values())
+
+    @property
+    def slots(self) -> set[Slot]:
+        """Every slot that has an instance or a task."""
+        return {slot for slots in self.instances.values() for slot in slots} | {
+            slot for slots in self.tasks.values() for slot in slots
+        }
+
+    def load(self) -> Counter[Slot]:
+        """Instances of all operators on each slot."""
+        total: Counter[Slot] = Counter()
+        for slots in self.instances.values():
+            total.update(slots)
+        return total

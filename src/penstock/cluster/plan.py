@@ -5,11 +5,11 @@ Applying a plan twice is applying it once: every action says how things are to b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.topology.definition import Keyed, TopologyDefinition
 
@@ -41,7 +41,28 @@ class MoveTask:
         return f"{self.operator}: task {self.task} on {self.slot}"
 
 
-Action = SetInstances | MoveTask
+@dataclass(frozen=True)
+class AddMachine:
+    """The cluster has this machine. Its name is the one that the cluster gives to the next machine, or stands for it
+    where only the cluster's manager knows what will come (see `Provider.upcoming`)."""
+
+    machine: Machine
+
+    def __str__(self) -> str:
+        return f"machine {self.machine.name} is there"
+
+
+@dataclass(frozen=True)
+class RemoveMachine:
+    """The cluster does not have this machine. What runs there must have been placed elsewhere by the same plan."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"machine {self.name} is gone"
+
+
+Action = SetInstances | MoveTask | AddMachine | RemoveMachine
 
 
 @dataclass(frozen=True)
@@ -55,6 +76,14 @@ class Plan:
 
     def __bool__(self) -> bool:
         return bool(self.actions)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a plan leads."""
+
+    placement: Placement
+    cluster: Cluster
 
 
 def diff(before: Placement, after: Placement) -> tuple[Action, ...]:
@@ -73,16 +102,60 @@ def _actions(before: Placement, after: Placement) -> Iterator[Action]:
                 yield MoveTask(operator, task, slot)
 
 
-def apply(placement: Placement, actions: tuple[Action, ...]) -> Placement:
-    """The placement after these actions."""
+def apply(placement: Placement, actions: Sequence[Action]) -> Placement:
+    """The placement after these actions. A task that does not exist is refused: NO_SUCH_TASK."""
     instances = {operator: dict(slots) for operator, slots in placement.instances.items()}
     tasks = {operator: list(slots) for operator, slots in placement.tasks.items()}
     for action in actions:
         if isinstance(action, SetInstances):
             instances[action.operator] = dict(action.slots)
-        else:
-            tasks[action.operator][action.task] = action.slot
+        elif isinstance(action, MoveTask):
+            known = tasks.get(action.operator, [])
+            if not 0 <= action.task < len(known):
+                has = f"it has tasks 0 to {len(known) - 1}" if known else "it is no keyed operator of this topology"
+                raise PenstockError(
+                    "NO_SUCH_TASK", f'"{action.operator}" has no task {action.task}: {has}.', "Nothing was changed."
+                )
+            known[action.task] = action.slot
     return Placement(instances, {operator: tuple(slots) for operator, slots in tasks.items()})
+
+
+def apply_to_cluster(cluster: Cluster, actions: Sequence[Action]) -> Cluster:
+    """The machines after these actions, whatever their order."""
+    added = [action.machine for action in actions if isinstance(action, AddMachine)]
+    removed = [action.name for action in actions if isinstance(action, RemoveMachine)]
+    return cluster.plus(added).minus(removed)
+
+
+def target(
+    actions: Sequence[Action],
+    placement: Placement,
+    cluster: Cluster,
+    definition: TopologyDefinition,
+    slot_instances: int,
+) -> Target:
+    """Where these actions lead from here; refused with a named error if that could not run."""
+    removed = {action.name for action in actions if isinstance(action, RemoveMachine)}
+    added = {action.machine.name for action in actions if isinstance(action, AddMachine)}
+    known = ", ".join(cluster.names)
+    if both := added & removed:
+        raise _bad(f"machine {min(both)} is both added and removed.", "Decide for one.")
+    if strangers := removed - set(cluster.names):
+        names = ", ".join(sorted(strangers))
+        raise PenstockError("NO_SUCH_MACHINE", f"there is no machine {names}.", f"The machines are: {known}.")
+    leads_to = Target(apply(placement, actions), apply_to_cluster(cluster, actions))
+    if not leads_to.cluster.machines:
+        raise PenstockError("LAST_MACHINE", f"{known} cannot be removed: no machine would be left.", "Add one first.")
+    check(leads_to.placement, definition, leads_to.cluster)
+    full = [(slot, count) for slot, count in leads_to.placement.load().items() if count > slot_instances]
+    for slot, count in sorted(full):
+        if count > placement.load()[slot]:
+            raise PenstockError(
+                "SLOT_FULL",
+                f"{slot} would have {count} instances; a slot may have {slot_instances}.",
+                "Spread them over more slots, or raise the setting slot_instances.",
+            )
+    return leads_to
 
 
 def check(placement: Placement, definition: TopologyDefinition, cluster: Cluster) -> None:

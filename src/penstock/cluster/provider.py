@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.cluster.model import Cluster, Slot
+from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
 
 #: Where the driver listens when everything runs on this computer.
@@ -24,6 +24,19 @@ class Executor:
 
 
 ListExecutors = Callable[[], list[Executor]]
+
+
+class Executors(Protocol):
+    """What Spark itself can be asked about executors, once there is a session."""
+
+    def executors(self) -> list[Executor]:
+        """The live executors but the driver."""
+
+    def request_executors(self, total: int) -> None:
+        """Tell the cluster's manager how many executors the application wants in all."""
+
+    def decommission(self, ids: Collection[str]) -> None:
+        """Have these executors finish what they do, hand over what they hold, and go."""
 
 
 class Provider(Protocol):
@@ -55,6 +68,31 @@ class Provider(Protocol):
         """Wait for the executors and say which slot is which; None where slots are only logical."""
         ...
 
+    def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
+        """Which slot is which executor right now; a slot without one is left out."""
+        ...
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        """The machines that `add_machine` would give next; FIXED_MACHINES where there are none to be had."""
+        ...
+
+    def add_machine(self, machine: Machine, spark: Executors) -> None:
+        """Ask for a machine, without waiting for it."""
+        ...
+
+    def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        """The slots of a machine that was asked for, as they were planned and as they came; None while it is not all
+        there, or was never asked for. Raises when it cannot come any more."""
+        ...
+
+    def remove_machine(self, name: str, spark: Executors) -> None:
+        """Decommission a machine and wait until it is gone. Nothing should be placed there any more."""
+        ...
+
+    def tend(self) -> list[str]:
+        """Start again what has ended of this cluster's own processes; says in words what it did."""
+        ...
+
     def stop(self) -> None:
         """End every process this cluster started and wait for their end; a second call does nothing."""
         ...
@@ -82,3 +120,12 @@ def cluster_failed(what: str, log_tail: str = "") -> PenstockError:
     """CLUSTER_FAILED, with the end of the log that tells why."""
     log = f" The end of its log:\n{log_tail}\n" if log_tail else ""
     return PenstockError("CLUSTER_FAILED", f"{what}{log}", "See the log for the cause, then start again.")
+
+
+def fixed_machines(message: str, hint: str) -> PenstockError:
+    return PenstockError("FIXED_MACHINES", message, hint)
+
+
+def no_such_machine(name: str, known: Collection[str]) -> PenstockError:
+    names = ", ".join(known) or "none"
+    return PenstockError("NO_SUCH_MACHINE", f"there is no machine {name}.", f"The machines are: {names}.")

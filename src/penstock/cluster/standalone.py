@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from penstock.cluster.processes import GuardedProcess, tail
 from penstock.cluster.provider import (
     LOOPBACK,
     Executor,
+    Executors,
     ListExecutors,
     cluster_failed,
+    no_such_machine,
     own_driver_conf,
     own_driver_environment,
     require_at_least_one,
@@ -33,6 +36,8 @@ START_SECONDS = 60.0
 FIRST_ADDRESS = 2
 LAST_ADDRESS = 254
 GRACE_SECONDS = 3.0
+#: A daemon that has ended so often within so many seconds is left as it is for a while.
+MOST_RESTARTS, RESTART_WINDOW = 6, 60.0
 #: Spark refuses less: one and a half times the 300 MB that it keeps for itself.
 LEAST_MEMORY_MB = 450
 
@@ -81,6 +86,8 @@ class StandaloneCluster:
         #: Machines that are being removed: no longer part of the cluster, but processes still to be ended.
         self._leaving: dict[str, Worker] = {}
         self._bound: dict[Slot, Executor] = {}
+        #: When a daemon was started again because it had ended.
+        self._restarts: dict[str, list[float]] = {}
         # Machines come and go on the controller's thread while the engine reads and stops the cluster on its own.
         self._lock = threading.RLock()
 
@@ -106,8 +113,8 @@ class StandaloneCluster:
         try:
             self._master = self._launch("master", LOOPBACK, daemons.master_command())
             self._ports = _await_ports(self._master, START_SECONDS)
-            for _ in range(self.machines):
-                self.add_machine()
+            for machine in self.upcoming(self.machines):
+                self.add_machine(machine)
         except BaseException:
             self.stop()
             raise
@@ -129,34 +136,42 @@ class StandaloneCluster:
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         deadline = time.monotonic() + deadline_seconds
         while True:
-            executors = list_executors()
+            bound = self.bound(list_executors)
             with self._lock:
                 self._require_alive()
-                cluster = self.cluster
-                self._bound = assign_slots(cluster, executors, self._bound)
-                if len(self._bound) == len(cluster.slots):
-                    return dict(self._bound)
+                if len(bound) == len(self.cluster.slots):
+                    return bound
                 if time.monotonic() > deadline:
                     raise self._unbound(deadline_seconds)
             time.sleep(POLL_SECONDS)
 
-    def add_machine(self) -> Machine:
+    def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
+        executors = list_executors()
+        with self._lock:
+            self._bound = assign_slots(self.cluster, executors, self._bound)
+            return dict(self._bound)
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        with self._lock:
+            return Cluster.of(self._free_addresses(count), self.slots, self.cores).machines
+
+    def add_machine(self, machine: Machine, spark: Executors | None = None) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""
         with self._lock:
-            host = self._free_address()
-            _require_address(host)
-            command = daemons.worker_command(
-                host,
-                cores=self.slots * self.task_threads_per_slot,
-                memory_mb=self.slots * self.executor_memory_mb,
-                work_dir=self.work_dir / host,
-                master_url=self.master_url,
-            )
-            [machine] = Cluster.of([host], self.slots, self.cores).machines
-            self._workers[host] = Worker(machine, self._launch(f"worker-{host}", host, command))
-            return machine
+            _require_address(machine.name)
+            self._workers[machine.name] = Worker(machine, self._launch_worker(machine.name))
 
-    def remove_machine(self, name: str, drain_seconds: float = 30.0) -> None:
+    def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        with self._lock:
+            worker = self._workers.get(machine.name)
+            if worker is None:
+                return None
+            if not worker.process.alive:
+                raise _ended(f"The worker of machine {machine.name}", worker.process)
+            slots = {slot: slot for slot in worker.machine.slots}
+            return slots if slots.keys() <= self._bound.keys() else None
+
+    def remove_machine(self, name: str, spark: Executors | None = None, drain_seconds: float = 30.0) -> None:
         """Decommission a machine, wait until its executors have gone, and end its worker.
 
         What runs there should have been placed elsewhere before: executors finish the tasks they have, within
@@ -164,8 +179,7 @@ class StandaloneCluster:
         """
         with self._lock:
             if name not in self._workers:
-                known = ", ".join(self._workers) or "none"
-                raise PenstockError("BAD_CLUSTER", f"There is no machine {name}.", f"The machines are: {known}.")
+                raise no_such_machine(name, self._workers)
             worker = self._leaving[name] = self._workers.pop(name)
         try:
             self._drain(worker, drain_seconds)
@@ -175,6 +189,37 @@ class StandaloneCluster:
             worker.process.terminate(GRACE_SECONDS)
             with self._lock:
                 self._leaving.pop(name, None)
+
+    def tend(self) -> list[str]:
+        """Start a master or worker again that has ended, as the init system of a real machine would. The application
+        goes on meanwhile: without its master it gets no new executors, and a lost worker's executors are lost."""
+        with self._lock:
+            if self._master is None or self._ports is None:
+                return []
+            done = []
+            if not self._master.alive:
+                if self._may_restart("master"):
+                    done.append(f"the master had ended (exit code {self._master.exit_code}): started again")
+                    self._master = self._launch("master", LOOPBACK, daemons.master_command(self._ports))
+                return done
+            if daemons.Ports.read(self._master.log.read_text(errors="replace")) is None:
+                return []  # a worker that finds no master tries again only after 5 to 15 s
+            for host, worker in self._workers.items():
+                if not worker.process.alive and self._may_restart(host):
+                    ended = worker.process.exit_code
+                    done.append(f"the worker of {host} had ended (exit code {ended}): started again")
+                    self._workers[host] = Worker(worker.machine, self._launch_worker(host))
+            return done
+
+    def _may_restart(self, name: str) -> bool:
+        """Not again and again: what ends as soon as it is started has a reason that a restart does not mend."""
+        now = time.monotonic()
+        recent = [at for at in self._restarts.get(name, ()) if at > now - RESTART_WINDOW]
+        self._restarts[name] = recent
+        if len(recent) >= MOST_RESTARTS:
+            return False
+        recent.append(now)
+        return True
 
     def stop(self) -> None:
         with self._lock:
@@ -199,10 +244,21 @@ class StandaloneCluster:
         while daemons.running_executors(host, ports.ui) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
+    def _launch_worker(self, host: str) -> GuardedProcess:
+        command = daemons.worker_command(
+            host,
+            cores=self.slots * self.task_threads_per_slot,
+            memory_mb=self.slots * self.executor_memory_mb,
+            work_dir=self.work_dir / host,
+            master_url=self.master_url,
+        )
+        return self._launch(f"worker-{host}", host, command)
+
     def _launch(self, name: str, host: str, command: list[str]) -> GuardedProcess:
         environment = daemons.daemon_environment(os.environ, self.work_dir, host)
         log = self.work_dir / f"{name}.log"
-        log.unlink(missing_ok=True)  # the ports are read from it: an earlier run's would be taken for this one's
+        if log.exists():  # the ports are read from it: an earlier process's would be taken for this one's
+            log.replace(self.work_dir / f"{name}.before.log")
         return GuardedProcess(command, log, environment, GRACE_SECONDS)
 
     def _master_ports(self) -> daemons.Ports:
@@ -210,12 +266,13 @@ class StandaloneCluster:
             raise cluster_failed("The cluster does not run: it was not started, or has been stopped.")
         return self._ports
 
-    def _free_address(self) -> str:
-        for last in range(FIRST_ADDRESS, LAST_ADDRESS + 1):
-            if _address(last) not in self._workers and _address(last) not in self._leaving:
-                return _address(last)
-        most = LAST_ADDRESS - FIRST_ADDRESS + 1
-        raise PenstockError("BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Remove one first.")
+    def _free_addresses(self, count: int) -> list[str]:
+        addresses = [_address(last) for last in range(FIRST_ADDRESS, LAST_ADDRESS + 1)]
+        free = [address for address in addresses if address not in self._workers and address not in self._leaving]
+        if len(free) < count:
+            most = len(addresses)
+            raise PenstockError("BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Ask for fewer.")
+        return free[:count]
 
     def _require_alive(self) -> None:
         """Say at once that a process has ended, rather than wait for what cannot come any more."""
@@ -223,7 +280,7 @@ class StandaloneCluster:
         processes = {f"The worker of machine {name}": worker.process for name, worker in self._workers.items()}
         for name, process in [("The master", self._master), *processes.items()]:
             if process is not None and not process.alive:
-                raise cluster_failed(f"{name} has ended (exit code {process.exit_code}).", process.log_tail())
+                raise _ended(name, process)
 
     def _unbound(self, deadline_seconds: float) -> PenstockError:
         missing = [slot for slot in self.cluster.slots if slot not in self._bound]
@@ -244,9 +301,13 @@ def _await_ports(master: GuardedProcess, deadline_seconds: float) -> daemons.Por
         if ports := daemons.Ports.read(master.log.read_text(errors="replace")):
             return ports
         if not master.alive:
-            raise cluster_failed(f"The master has ended (exit code {master.exit_code}).", master.log_tail())
+            raise _ended("The master", master)
         time.sleep(POLL_SECONDS)
     raise cluster_failed(f"The master did not come up within {deadline_seconds:g} s.", master.log_tail())
+
+
+def _ended(name: str, process: GuardedProcess) -> PenstockError:
+    return cluster_failed(f"{name} has ended (exit code {process.exit_code}).", process.log_tail())
 
 
 def _address(last: int) -> str:

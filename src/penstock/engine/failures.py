@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 _MARK = "PENSTOCK-ERROR"
 _MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
+#: What Spark says when it has lost an executor, or what an executor held, once too often.
+_LOST = re.compile(
+    r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
+    r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
+    r"|Failed to get broadcast|maximum allowable number of attempts"
+)
 #: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
 _OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 #: Cython's frames have the name of the source that they were compiled from.
@@ -69,6 +75,12 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
         "Correct what it names; with --state the topology then goes on from where it was.",
         operator.where,
     )
+
+
+def tells_of_lost_executors(error: Exception) -> bool:
+    """Whether Spark gave a batch up because executors were lost under it, and not because of what it did there."""
+    text = str(error)
+    return _MARKED.search(text) is None and _LOST.search(text) is not None
 
 
 def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
 from penstock.cluster.model import Slot
@@ -17,15 +17,40 @@ from penstock.sources.specs import RateSource
 Partitions = list[tuple[bytes, Executor | None]]
 
 
-@dataclass(frozen=True)
 class Seats:
     """Where an operator's bundles are to run now. Both may give another answer at every micro-batch."""
 
-    bundles: Callable[[], Sequence[Bundle]]
-    executor: Callable[[Slot], Executor | None]
+    def __init__(self, bundles: Callable[[], Sequence[Bundle]], executor: Callable[[Slot], Executor | None]) -> None:
+        self._bundles = bundles
+        self.executor = executor
+        self._asked = Asked()
+
+    def bundles(self) -> Sequence[Bundle]:
+        """To be asked once for every input of a micro-batch, before it is planned."""
+        if not self._asked.shares:
+            self._asked.at = time.time()
+        return self._bundles()
 
     def partitions(self, shares: Sequence[Share]) -> Partitions:
+        self._asked.shares.append([share.bundle for share in shares])
         return [(share.as_descriptor(), self.executor(share.bundle.slot)) for share in shares]
+
+    def take_asked(self) -> Asked:
+        """What Spark was asked for since the last call: one micro-batch."""
+        asked, self._asked = self._asked, Asked()
+        return asked
+
+
+@dataclass
+class Asked:
+    """The bundles of one micro-batch, in the order of the partitions; one list for every input."""
+
+    shares: list[list[Bundle]] = field(default_factory=list)
+    at: float = 0.0
+
+    @property
+    def bundles(self) -> list[Bundle]:
+        return [bundle for share in self.shares for bundle in share]
 
 
 @dataclass(frozen=True)

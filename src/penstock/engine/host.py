@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,18 +12,15 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Slot
-from penstock.cluster.provider import Executor, Provider
-from penstock.engine import bundle
+from penstock.cluster.model import Cluster
+from penstock.cluster.provider import Provider
 from penstock.engine.session import open_session
+from penstock.engine.slots import Slots
 from penstock.engine.spark_internals import SparkInternals, end_jvm, has_session, missing
 from penstock.engine.streams import PlacedStreams, Streams
 from penstock.engine.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-
-#: Python workers that an executor starts before it gets work.
-WARM_WORKERS = 2
 
 
 class SparkHost:
@@ -53,9 +49,7 @@ class SparkHost:
         self.unplaced_because = ""
         self._spark: SparkSession | None = None
         self._streams: Streams | None = None
-        self._lock = threading.Lock()
-        self._executors: dict[Slot, Executor | None] = {}
-        self._seen: frozenset[Executor] = frozenset()
+        self._slots: Slots | None = None
         self._environment = dict(os.environ)
 
     def start(self) -> SparkHost:
@@ -71,9 +65,9 @@ class SparkHost:
             with _output_to(self.log):
                 self._spark = open_session(self.name, self.provider, self.settings, self.python_path, self.spark_conf)
             self._streams = self._choose_streams(self._spark)
+            self._slots = Slots(self.provider, self._streams.internals)
             self.tell("waiting for the executors")
-            self.bind(self.settings.cluster_timeout)
-            self._warm()
+            self._slots.bind(self.settings.cluster_timeout)
         except BaseException:
             self.stop()
             raise
@@ -102,53 +96,18 @@ class SparkHost:
     def cluster(self) -> Cluster:
         return self.provider.cluster
 
-    def bind(self, deadline: float) -> None:
-        """Find out which slot is which executor, and wait until all are there."""
-        internals = SparkInternals(self.spark) if self._streams is None else self._streams.internals
-        if internals is None:
-            # Without placement a slot is only a name.
-            self._executors = dict.fromkeys(self.provider.cluster.slots)
-            return
-        bound = self.provider.bind(internals.executors, deadline)
-        with self._lock:
-            self._executors = dict(bound)
-            self._seen = frozenset(one for one in bound.values() if one is not None)
-
-    def _warm(self) -> None:
-        """Have every executor start its Python workers and load what a job needs, before rows wait for it."""
-        internals = self.streams.internals
-        if internals is not None:
-            executors = [one for one in self.bindings().values() for _ in range(WARM_WORKERS)]
-            internals.run_on(executors, bundle.warm)
-
-    def refresh(self) -> bool:
-        """Notice executors that came or went; True if there were any."""
-        internals = self.streams.internals
-        if internals is None or not self._seen:
-            return False
-        alive = frozenset(internals.executors())
-        if alive == self._seen:
-            return False
-        self._seen = alive
-        try:
-            self.bind(0.0)
-        except PenstockError:
-            with self._lock:
-                gone = {slot for slot, one in self._executors.items() if one not in alive}
-                self._executors.update(dict.fromkeys(gone))
-        return True
-
-    def executor(self, slot: Slot) -> Executor | None:
-        with self._lock:
-            return self._executors.get(slot)
-
-    def bindings(self) -> dict[Slot, Executor | None]:
-        with self._lock:
-            return dict(self._executors)
+    @property
+    def slots(self) -> Slots:
+        """Which executors stand behind the slots; kept up to date while the host runs."""
+        if self._slots is None:
+            raise RuntimeError("the host is not started")
+        return self._slots
 
     def stop(self) -> None:
         """End the session, its JVM and the cluster, in this order; every step is tried whatever happened before."""
         try:
+            if self._slots is not None:
+                self._slots.close()
             if self._streams is not None:
                 self._streams.close()
             if self._spark is not None:

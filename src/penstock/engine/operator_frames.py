@@ -55,6 +55,10 @@ class Environment:
     checkpoints: str
     published: Callable[[BatchReport], None]
 
+    def checkpoint(self, operator: str) -> str:
+        """Where Spark keeps the offsets and the state of an operator's query."""
+        return f"{self.checkpoints}/{operator}"
+
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
 

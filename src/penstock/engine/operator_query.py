@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.engine import bundle
-from penstock.engine.failures import named_error
-from penstock.engine.feeds import Batch, Seats
+from penstock.engine.failures import named_error, tells_of_lost_executors
+from penstock.engine.feeds import Asked, Batch, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
@@ -36,6 +36,8 @@ from penstock.topology.definition import (
 FULL_POLL = 0.5
 #: The first batch of a file source: a file or two, to learn what they cost.
 FIRST_FILE_BYTES = 1 << 20
+#: Batches of which it is known what was asked for: enough for those that Spark has not finished or recorded yet.
+REMEMBERED_BATCHES = 8
 
 
 class OperatorQuery:
@@ -46,10 +48,14 @@ class OperatorQuery:
         self.environment = environment
         self.seats = seats
         self.failure: PenstockError | None = None
+        #: Whether it failed because executors were lost, more often than Spark bears, and not by its own fault.
+        self.lost_executors = False
         self._stopping = False
         self.query: StreamingQuery | None = None
         self.state: StatePlacer | None = None
         self.feeds: list[AnyFeed] = []
+        #: What Spark was asked for, by batch, for the newest batches.
+        self.asked: dict[int, Asked] = {}
         #: When the batch began, where no feed was asked for its rows.
         self._wanted_at = 0.0
         #: Whether its bundles do the work, and not Spark SQL.
@@ -85,8 +91,7 @@ class OperatorQuery:
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", operator.name)
         built = FrameBuilder(operator, self.environment, self._session, self.intake, self.seats).build()
         self.feeds, self._arrow = built.feeds, built.arrow
-        checkpoint = f"{self.environment.checkpoints}/{operator.name}"
-        identity = QueryIdentity(operator.name, checkpoint, built.output_mode)
+        identity = QueryIdentity(operator.name, self.environment.checkpoint(operator.name), built.output_mode)
         if built.batch_writer is not None:
             write = functools.partial(self._write_batch, built.batch_writer)
             self.query = streams.start_batches(built.frame, identity, write)
@@ -110,6 +115,9 @@ class OperatorQuery:
             self.intake.ended(0, 0.0)
             return False
         self._wanted_at = time.monotonic()
+        self.asked[batch] = self.seats.take_asked()
+        while len(self.asked) > REMEMBERED_BATCHES:
+            self.asked.pop(next(iter(self.asked)))
         # Bundles that get their rows from Spark SQL cannot know how old these are.
         held = [feed.batch for feed in self.feeds if feed.batch.rows]
         born = [min(b.born_from for b in held), max(b.born_to for b in held)] if held else [time.time()] * 2
@@ -118,7 +126,10 @@ class OperatorQuery:
 
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
         """The reports of a micro-batch's bundles: publish what they wrote, in one transaction."""
-        self._publish(batch, tuple(BundleReport.parse(text) for text in reports))
+        bundles = tuple(BundleReport.parse(text) for text in reports)
+        if self.state is not None:
+            self.state.ran({bundle.partition: bundle.executor for bundle in bundles})
+        self._publish(batch, bundles)
 
     def _write_batch(self, writer: BatchWriter, frame: DataFrame, batch: int) -> None:
         try:
@@ -180,6 +191,7 @@ class OperatorQuery:
         the middle of a batch."""
         if self.failure is None and not self._stopping:
             self.failure = named_error(self.operator, error)
+            self.lost_executors = tells_of_lost_executors(error)
 
     # Ending
 
@@ -190,12 +202,24 @@ class OperatorQuery:
 
     def check(self) -> None:
         """Raise what the query failed with, if it did."""
+        self.notice_end()
+        if self.failure is not None:
+            raise self.failure
+
+    def notice_end(self) -> None:
+        """Find out whether Spark has ended the query, and why."""
         if self.failure is None and self.query is not None and not self.query.isActive:
             problem = self.query.exception()
             if problem is not None:
                 self.fail(problem)
-        if self.failure is not None:
-            raise self.failure
+
+    def await_replay(self, seconds: float) -> None:
+        """With the gate closed, wait until a batch that was cut off has been replayed and committed: Spark asks for
+        more rows only then."""
+        deadline = time.monotonic() + seconds
+        while not self.intake.idle and time.monotonic() < deadline:
+            self.check()
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """End the query between two micro-batches if that is possible, and in the middle of one otherwise: it will be

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import threading
 import time
-from collections.abc import Container, Sequence
+from collections import deque
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.layout import channels_of
-from penstock.channels.log import Bound, Channels
-from penstock.channels.segments import SegmentStore
+from penstock.channels.log import Channels
 from penstock.cluster.model import Placement
-from penstock.cluster.plan import Action, check, diff
+from penstock.engine import arrangement, repartition
+from penstock.engine.arrangement import Arrangement
 from penstock.engine.feeds import RateFeed, Seats
 from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.engine.keeping import KEPT_BATCHES, Keeper, Restarts
+from penstock.engine.observing import Seen, observe
+from penstock.engine.opening import open_catalog, open_environment
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
-from penstock.engine.sink_writers import finish_files
+from penstock.engine.spark_internals import repartition_state
 from penstock.engine.splitting import Bundle, bundles_of
-from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
+from penstock.engine.state_folder import StateFolder
 from penstock.errors import PenstockError
 from penstock.monitor.live import LiveStatistics
 from penstock.settings import Settings
@@ -29,10 +33,17 @@ from penstock.strategies.mapping.round_robin import round_robin
 from penstock.topology.definition import Source, TopologyDefinition
 
 POLL = 0.05
-#: Manifests of so many batches stay in the catalog for every operator.
-KEPT_BATCHES = 200
-#: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
-PATIENT_ROUNDS = 15
+#: So many of the newest happenings are kept.
+KEPT_HAPPENINGS = 1000
+
+
+@dataclass(frozen=True)
+class Happening:
+    """A fault, a recovery or a change, in words."""
+
+    at: float
+    kind: str
+    text: str
 
 
 class Run:
@@ -46,29 +57,36 @@ class Run:
         settings: Settings,
         placement: Placement | None = None,
     ) -> None:
+        #: As declared, but for the tasks of operators that were repartitioned.
         self.definition = definition
         self.host = host
         self.state = state
         self.settings = settings
-        #: What the plan says. Bundles read it at every micro-batch.
-        self.placement = placement or round_robin(definition, host.cluster)
+        self.arrangement = Arrangement(placement or round_robin(definition, host.cluster), host.slots.usable)
+        self._placement_given = placement is not None
         self.statistics = LiveStatistics()
+        self.happenings: deque[Happening] = deque(maxlen=KEPT_HAPPENINGS)
         self.started_at = 0.0
         self._queries: dict[str, OperatorQuery] = {}
-        self._housekeeper: threading.Thread | None = None
-        self._ending = threading.Event()
-        #: Rounds of housekeeping that failed one after the other, and why the last one did.
-        self._failed_rounds = 0
-        self._housekeeping_problem = ""
+        self._held: Container[str] = ()
+        #: Held while a query is replaced by another.
+        self._replacing = threading.RLock()
+        self._restarts = Restarts(settings.query_restarts)
+        self._keeper = Keeper(self._sweep, settings.retention_seconds, self._mend)
+        self._stopped = False
         self._stopped_drained = False
         self._catalog: Catalog | None = None
-        self._channels: Channels | None = None
+        self._environment: Environment | None = None
+
+    @property
+    def environment(self) -> Environment:
+        if self._environment is None:
+            raise RuntimeError("the topology is not started")
+        return self._environment
 
     @property
     def channels(self) -> Channels:
-        if self._channels is None:
-            raise RuntimeError("the topology is not started")
-        return self._channels
+        return self.environment.channels
 
     @property
     def catalog(self) -> Catalog:
@@ -76,91 +94,108 @@ class Run:
             raise RuntimeError("the topology is not running")
         return self._catalog
 
+    @property
+    def placement(self) -> Placement:
+        """What the plan says."""
+        return self.arrangement.planned
+
     def start(self, held: Container[str] = ()) -> Run:
         """Start all queries and let rows in, but into the operators that are `held`: their gates are opened by hand."""
+        self._held = held
         try:
-            environment = self._environment()
+            self._open()
+            self.host.slots.listen(self._slots_changed)
+            self.host.slots.happened = self.happened
             for operator in reversed(self.definition.operators):
-                query = OperatorQuery(operator, environment, self._seats(operator.name))
-                self._queries[operator.name] = query
-                query.start()
-                query.check()
+                self._start_query(operator.name)
             self.started_at = time.time()
-            for name, query in self._queries.items():
-                if name not in held:
-                    query.intake.open()
+            for name in self._queries:
+                self._let_in(name)
+            arrangement.record(self.catalog, self.definition, self.placement)
         except BaseException:
             self.stop(drain=False)
             raise
-        self._housekeeper = threading.Thread(target=self._keep_house, name="penstock-housekeeper", daemon=True)
-        self._housekeeper.start()
+        self._keeper.start()
         return self
 
-    def _environment(self) -> Environment:
-        settings = self.settings
-        url = settings.catalog or f"sqlite:///{self.state.path / 'catalog.sqlite'}"
-        durable = settings.catalog_durability == "power"
-        catalog = Catalog.open(url, self.definition.name, synchronous="FULL" if durable else "NORMAL")
-        self._catalog = catalog
-        check_fit(self.definition, catalog)
-        checkpoints = settings.checkpoints or self.state.sub("checkpoints")
-        check_checkpoints(self.definition, catalog, checkpoints)
-        layout = channels_of(self.definition)
-        compression = None if settings.segment_compression == "none" else settings.segment_compression
-        store = SegmentStore(settings.segments or self.state.sub("segments"), compression, sync=durable)
-        readers = {name: channel.readers for name, channel in layout.items()}
-        writers = {name: channel.producer for name, channel in layout.items()}
-        bound = Bound(settings.backlog_rows, settings.backlog_bytes)
-        channels = self._channels = Channels(catalog, store, readers, writers, bound)
-        channels.sweep(startup=True)
-        self._finish_sinks(catalog)
-        return Environment(
-            definition=self.definition,
-            spark=self.host.spark,
-            streams=self.host.streams,
-            channels=channels,
-            layout=layout,
-            store=store,
-            settings=settings,
-            checkpoints=checkpoints,
-            published=self.statistics.add,
-        )
+    def _open(self) -> None:
+        catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
+        declared = self.definition
+        environment = open_environment(declared, self.host, self.state, self.settings, catalog, self.statistics.add)
+        if unfinished := repartition.under_way(catalog):
+            operator, tasks = unfinished
+            repartition_state(self.host.spark, environment.checkpoint(operator), tasks)
+            repartition.record_tasks(catalog, operator, tasks)
+            self.happened("recovery", f'the repartition of "{operator}" into {tasks} tasks was finished')
+        self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))
+        self._environment = dataclasses.replace(environment, definition=self.definition)
+        if not self._placement_given:
+            again = arrangement.recorded(catalog, self.definition, self.host.cluster)
+            self.arrangement.plan(again or round_robin(self.definition, self.host.cluster))
+        if change := arrangement.unfinished_change(catalog):
+            arrangement.note_change(catalog, "")
+            self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
 
-    def _finish_sinks(self, catalog: Catalog) -> None:
-        """A driver that died after it published a batch may not have moved the files of that batch."""
-        for sink in self.definition.sinks:
-            last = catalog.last_batch(sink.name)
-            for batch in catalog.manifests(sink.name, (last or 0) - 2):
-                fields = json.loads(batch.manifest)
-                bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
-                finish_files(BatchReport(**{**fields, "bundles": bundles}))
+    def _start_query(self, name: str) -> None:
+        query = OperatorQuery(self.definition.operator(name), self.environment, self._seats(name))
+        self._queries[name] = query
+        query.start()
+        query.check()
+
+    def _let_in(self, name: str) -> None:
+        if name not in self._held:
+            self._queries[name].intake.open()
 
     def _seats(self, operator: str) -> Seats:
         def bundles() -> Sequence[Bundle]:
             # Asked once a micro-batch, before it is planned: this is where a new placement takes effect.
-            self._settle_tasks(operator)
-            return bundles_of(self.placement.of(operator))
+            placement = self.arrangement.requested
+            query = self._queries[operator]
+            if query.state is not None and query.query is not None:
+                query.state.settle(query.query, placement.tasks[operator], self.host.slots.executor)
+            return bundles_of(placement.of(operator))
 
-        return Seats(bundles, self.host.executor)
+        return Seats(bundles, self.host.slots.executor)
 
-    def _settle_tasks(self, operator: str) -> None:
-        query = self._queries[operator]
-        if query.state is not None and query.query is not None:
-            query.state.settle(query.query, self.placement.tasks[operator], self.host.executor)
+    def happened(self, kind: str, text: str) -> None:
+        self.happenings.append(Happening(time.time(), kind, text))
 
-    def _keep_house(self) -> None:
-        while not self._ending.wait(self.settings.retention_seconds):
-            try:
-                self.channels.sweep()
-                if self._catalog is not None:
-                    for operator in self.definition.operators:
-                        self._catalog.prune_batches(operator.name, KEPT_BATCHES)
-                self.host.refresh()
-                self._failed_rounds = 0
-            except Exception as error:
-                # The next round tries again what this one could not do; `check` speaks up when that does not help.
-                self._failed_rounds += 1
-                self._housekeeping_problem = f"{type(error).__name__}: {error}"
+    # Beside the queries
+
+    def _slots_changed(self) -> None:
+        before = self.arrangement.changed_at
+        requested = self.arrangement.requested
+        self.statistics.placement_changed(time.time())
+        if self.arrangement.changed_at != before:
+            whole = requested == self.placement
+            self.happened(
+                "recovery", "everything is placed as planned" if whole else "placed on the slots that are left"
+            )
+
+    def _sweep(self) -> None:
+        self.channels.sweep()
+        for operator in self.definition.operators:
+            self.catalog.prune_batches(operator.name, KEPT_BATCHES)
+
+    def _mend(self) -> None:
+        """Start queries again that Spark gave up because executors were lost: their checkpoints are whole."""
+        for name, query in list(self._queries.items()):
+            if not self._mendable(query) or self._stopped:
+                continue
+            self._restarts.count(name)
+            self.happened("fault", f'the query of "{name}" ended: {query.failure}')
+            with self._replacing:
+                try:
+                    query.stop()
+                    self._start_query(name)
+                    self._let_in(name)
+                    self.happened("recovery", f'the query of "{name}" was started again')
+                except PenstockError as error:
+                    self._queries[name].fail(error)
+
+    def _mendable(self, query: OperatorQuery) -> bool:
+        query.notice_end()
+        return query.lost_executors and self._restarts.allowed(query.operator.name)
 
     # While it runs
 
@@ -168,20 +203,16 @@ class Run:
         return self._queries[operator]
 
     def check(self) -> None:
-        """Raise the first failure, if there is one."""
-        if self._failed_rounds >= PATIENT_ROUNDS:
-            raise PenstockError(
-                "HOUSEKEEPING_FAILED",
-                f"what has been read could not be deleted {self._failed_rounds} times: {self._housekeeping_problem}.",
-                "Is the disk full, or the catalog's database away? With --state it goes on from where it was.",
-            )
-        for query in self._queries.values():
-            query.check()
+        """Raise the first failure, if there is one that cannot be mended."""
+        self._keeper.check()
+        for query in list(self._queries.values()):
+            if not self._mendable(query):
+                query.check()
 
     @property
     def finished(self) -> bool:
         """All sources have ended and everything they emitted has reached the sinks."""
-        return all(query.drained for query in self._queries.values())
+        return all(query.drained for query in list(self._queries.values()))
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has finished (True) or the time is over (False); raises when an operator fails."""
@@ -193,15 +224,6 @@ class Run:
             time.sleep(POLL)
         return False
 
-    def rearrange(self, placement: Placement) -> tuple[Action, ...]:
-        """Take a new placement while it runs: every operator has it from its next micro-batch on. Returns what changes.
-
-        Refused as a whole, with nothing changed, if it does not fit the topology or the cluster."""
-        check(placement, self.definition, self.host.cluster)
-        actions = diff(self.placement, placement)
-        self.placement = placement
-        return actions
-
     def backlog(self, operator: str) -> int:
         """Rows that wait in front of an operator; in front of a rate source, those that are due and not emitted."""
         query = self._queries[operator]
@@ -210,30 +232,59 @@ class Run:
         inputs = {channel for feed in query.feeds for channel in getattr(feed, "position", {})}
         return sum(self.channels.backlog(operator, channel).rows for channel in inputs)
 
+    def observed(self, operator: str) -> Seen | None:
+        """Where the newest finished batch of an operator ran, as Spark has it in its records."""
+        return observe(self._queries[operator], self.host.slots)
+
     def state_locations(self, operator: str) -> list[str | None]:
-        """Where Spark says each task's state is."""
+        """Where Spark says each task's state is to be."""
         query = self._queries[operator]
         if query.state is None or query.query is None:
             return []
         return query.state.locations(query.query)
+
+    @contextmanager
+    def stopped(self, operator: str) -> Iterator[OperatorQuery]:
+        """While one operator's query is stopped, between two of its batches if that is possible; the others go on. It
+        is started again in the end, by the definition as it is then."""
+        with self._replacing:
+            self._queries[operator].stop()
+            try:
+                yield self._queries[operator]
+            finally:
+                self._start_query(operator)
+                self._let_in(operator)
+
+    def finish_batch(self, operator: str) -> None:
+        """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""
+        self._start_query(operator)
+        self._queries[operator].await_replay(self.settings.drain_seconds)
+        self._queries[operator].stop()
+
+    def redefine(self, definition: TopologyDefinition, placement: Placement) -> None:
+        """Go on with other numbers of tasks; for operators that are stopped."""
+        self.definition = definition
+        self._environment = dataclasses.replace(self.environment, definition=definition)
+        self.arrangement.plan(placement)
+        arrangement.record(self.catalog, definition, placement)
 
     # Ending
 
     def stop(self, drain: bool = True) -> bool:
         """Stop all queries; True if everything that the sources emitted has reached the sinks. Once is enough: a run
         that is stopped stays as it was stopped."""
-        if self._ending.is_set():
+        if self._stopped:
             return self._stopped_drained
         drained = self._stopped_drained = drain and self._drain()
-        self._ending.set()
+        self._stopped = True
+        self._keeper.stop()
+        self.host.slots.forget(self._slots_changed)
         for operator in self.definition.operators:
             if operator.name in self._queries:
                 self._queries[operator.name].stop()
-        if self._housekeeper is not None:
-            self._housekeeper.join()
         if self._catalog is not None:
-            if self._channels is not None:
-                self._channels.sweep()
+            if self._environment is not None:
+                self._environment.channels.sweep()
             self._catalog.close()
             self._catalog = None
         return drained
@@ -249,7 +300,7 @@ class Run:
     def drained(self) -> bool:
         """After `begin_drain`: everything that the sources emitted has reached the sinks."""
         sources = self._source_queries()
-        others = [query for query in self._queries.values() if query not in sources]
+        others = [query for query in list(self._queries.values()) if query not in sources]
         return not any(source.intake.in_batch for source in sources) and all(query.drained for query in others)
 
     def _source_queries(self) -> list[OperatorQuery]:
@@ -261,7 +312,7 @@ class Run:
         while time.monotonic() < deadline:
             if self.drained:
                 return True
-            if any(query.failure is not None for query in self._queries.values()):
+            if any(query.failure is not None and not self._mendable(query) for query in self._queries.values()):
                 return False
             time.sleep(POLL)
         return False

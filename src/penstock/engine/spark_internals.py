@@ -8,13 +8,17 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 4. place_state(), state_location(): on which executor a state partition is to be at the next micro-batch, and is now.
 5. run_on(): a small Python job on executors of one's choice.
 6. end_jvm(): PySpark's JVM ends with its session, not with Python.
+7. ran(): which executor ran each task of a query's newest finished batch.
+8. request_executors(), decommission(): executors come and go by themselves with dynamic allocation only; asked for by
+   hand they come and go on any cluster manager.
+9. repartition_state(): a stopped query's state in another number of partitions; no public name in Spark 4.3.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,15 +34,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.cluster.provider import Executor
+from penstock.engine.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: No batch has more tasks than are looked at.
+MOST_TASKS = 10_000
 DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-_SOURCE = f"{_STREAMING}.Source"
-_SINK = f"{_STREAMING}.Sink"
 _CLASSES = (
-    _SOURCE,
-    _SINK,
+    SOURCE,
+    SINK,
     f"{_STREAMING}.runtime.StreamingExecutionRelation",
     f"{_STREAMING}.runtime.SerializedOffset",
     f"{_STREAMING}.state.StateStoreId",
@@ -46,25 +51,6 @@ _CLASSES = (
     "org.apache.spark.sql.classic.Dataset",
     "org.apache.spark.sql.catalyst.expressions.GenericInternalRow",
 )
-
-
-class Feed(Protocol):
-    """What stands behind a placed stream. Offsets are JSON texts; Spark keeps them, and compares them as texts."""
-
-    def seek(self, start: str) -> None:
-        """The next micro-batch starts here. Only asked where Spark says it; else `partitions` shows the position."""
-
-    def latest(self) -> str | None:
-        """Up to where the next micro-batch may read; None if there is nothing at all yet. May wait for rows."""
-
-    def partitions(self, start: str | None, end: str) -> Sequence[tuple[bytes, Executor | None]]:
-        """A descriptor a partition, and the executor that shall run it."""
-
-    def committed(self, end: str) -> None:
-        """Spark will never ask again for anything before this offset."""
-
-    def fail(self, error: Exception) -> None:
-        """A question could not be answered; the query ends."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +62,19 @@ class QueryIdentity:
     output_mode: str = "append"
 
 
-class BatchSink(Protocol):
-    """What stands behind a query started by `start`."""
+@dataclass(frozen=True)
+class RanTask:
+    """One task of a finished batch: which partition of which stage, and the executor that ran it."""
 
-    def wants(self, batch: int) -> bool:
-        """Asked before a batch runs; False if it is known to be done, so that it need not run again."""
+    stage: int
+    partition: int
+    executor: str
 
-    def take(self, batch: int, reports: Sequence[bytes]) -> None:
-        """The first column of all rows of a batch. It may come again after a restart."""
 
-    def fail(self, error: Exception) -> None:
-        """Something went wrong on the way, here or on an executor."""
+@dataclass(frozen=True)
+class RanBatch:
+    batch: int
+    tasks: tuple[RanTask, ...]
 
 
 def missing(spark: SparkSession) -> list[str]:
@@ -140,6 +128,15 @@ def end_jvm() -> None:
     SparkContext._jvm = None
 
 
+def repartition_state(spark: SparkSession, checkpoint: str, partitions: int) -> None:
+    """Have Spark rewrite the state in a stopped query's checkpoint; done already is done."""
+    try:
+        spark._streamingCheckpointManager.repartition(checkpoint, partitions)
+    except PySparkException as error:
+        if "SHUFFLE_PARTITIONS_ALREADY_MATCH" not in str(error):
+            raise
+
+
 def java_of(spark: SparkSession) -> Any:
     """The driver's Java classes, by their full name."""
     return spark.sparkContext._jvm
@@ -160,6 +157,7 @@ class SparkInternals:
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
         self._option = self._java("scala.Option")
+        self._none = self._option.empty()
         self._converters = self._java("scala.jdk.javaapi.CollectionConverters")
         self._list = self._java("java.util.ArrayList")
         self._object = self._java("java.lang.Object")
@@ -179,10 +177,52 @@ class SparkInternals:
         found = []
         summaries = self._context.statusStore().executorList(True)
         for summary in self._converters.asJava(summaries):
-            if summary.id() != "driver":
-                host = summary.hostPort().rpartition(":")[0]
+            host, has_port, _ = (summary.hostPort() or "").rpartition(":")
+            # Without a port it has only just come: its block manager, without which it runs nothing, is still to come.
+            if summary.id() != "driver" and has_port:
                 found.append(Executor(summary.id(), host, summary.totalCores()))
         return found
+
+    def executor_ids(self) -> frozenset[str]:
+        """The ids of the live executors: two calls, where `executors` makes several for each."""
+        return frozenset(filter(None, self._context.getExecutorIds().mkString(" ").split(" ")))
+
+    def request_executors(self, total: int) -> None:
+        """Tell the cluster's manager how many executors the application wants in all."""
+        nowhere = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(self._java("java.util.HashMap")())
+        self._context.requestTotalExecutors(total, 0, nowhere)
+
+    def decommission(self, ids: Collection[str]) -> None:
+        """Have these executors finish their tasks, hand over what they hold, and go; none comes in their place."""
+        info = self._java("org.apache.spark.scheduler.ExecutorDecommissionInfo")("its machine is to leave", self._none)
+        pairs = self._gateway.new_array(self._pair, len(ids))
+        for index, one in enumerate(sorted(ids)):
+            pairs[index] = self._pair(one, info)
+        self._context.schedulerBackend().decommissionExecutors(pairs, True, False)
+
+    def ran(self, query: StreamingQuery) -> RanBatch | None:
+        """Where the tasks of the newest finished batch of a query ran, as Spark's own records have it."""
+        store = self._context.statusStore()
+        tracker = self._context.statusTracker()
+        jobs = sorted(tracker.getJobIdsForGroup(str(query.runId)), reverse=True)
+        for job in jobs[:4]:
+            data = store.job(job)
+            text = data.description()
+            batch = re.search(r"batch = (\d+)", str(text.get()) if text.isDefined() else "")
+            if batch is None or str(data.status()) != "SUCCEEDED":
+                continue
+            stages = sorted(self._converters.asJava(data.stageIds()))
+            return RanBatch(int(batch[1]), tuple(task for stage in stages for task in self._tasks_of(store, stage)))
+        return None
+
+    def _tasks_of(self, store: Any, stage: int) -> Iterator[RanTask]:
+        try:
+            attempt = store.lastStageAttempt(stage).attemptId()
+        except Py4JError:
+            return  # skipped: its output was there already
+        for task in self._converters.asJava(store.taskList(stage, attempt, MOST_TASKS)):
+            if task.status() == "SUCCESS":
+                yield RanTask(stage, task.index(), task.executorId())
 
     def placed_stream(self, spark: SparkSession, name: str, feed: Feed) -> DataFrame:
         """A streaming DataFrame of descriptors in `spark`, which is this session or one made from it."""
@@ -190,7 +230,7 @@ class SparkInternals:
         relation = self._java(f"{_STREAMING}.runtime.StreamingExecutionRelation")
         attributes = spark.createDataFrame([], DESCRIPTOR)._jdf.queryExecution().analyzed().output()
         unnamed = getattr(relation, "$lessinit$greater$default$4")()
-        source = _PlacedSource(self, name, feed, session)
+        source = PlacedSource(self, name, feed, session)
         plan = relation(source, attributes, self._option.empty(), unnamed, session)
         # Found through its package: a companion object is not a class that JavaClass could name.
         companion = getattr(getattr(self._jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
@@ -210,7 +250,7 @@ class SparkInternals:
             self._option.apply(identity.checkpoint),
             frame._jdf,
             no_options,
-            _PythonSink(self, identity.name, sink, frame.sparkSession),
+            PythonSink(self, identity.name, sink, frame.sparkSession),
             mode,
             True,
             True,
@@ -316,100 +356,3 @@ class StateStore(Protocol):
     def partition(self) -> int: ...
     @property
     def name(self) -> str: ...
-
-
-class _CalledFromJava:
-    """A Python object that Java calls. What goes wrong here is kept for the driver, and Java gets a short text: Spark
-    runs a regular expression over the message that overflows its stack on a Python traceback."""
-
-    def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
-        self._name = name
-        self._failed = failed
-
-    def _call(self, function: Callable[[], Any]) -> Any:
-        try:
-            return function()
-        except Exception as error:
-            self._failed(error)
-            raise RuntimeError(f"{self._name} failed; the driver knows why") from None
-
-    def toString(self) -> str:
-        return self._name
-
-    def hashCode(self) -> int:
-        return zlib.crc32(self._name.encode()) & 0x7FFFFFFF
-
-    def equals(self, other: Any) -> bool:
-        return False
-
-
-class _PlacedSource(_CalledFromJava):
-    """Trick 2: Spark's Source interface, answered in Python through Py4J's callback server."""
-
-    def __init__(self, internals: SparkInternals, name: str, feed: Feed, session: Any) -> None:
-        super().__init__(name, feed.fail)
-        self._internals = internals
-        self._feed = feed
-        self._session = session
-
-    def schema(self) -> Any:
-        return self._internals._schema
-
-    def getOffset(self) -> Any:
-        text = self._call(self._feed.latest)
-        internals = self._internals
-        return internals._option.empty() if text is None else internals._option.apply(internals._offset_of(text))
-
-    def getBatch(self, start: Any, end: Any) -> Any:
-        def batch() -> Any:
-            begin = start.get().json() if start.isDefined() else None
-            partitions = self._feed.partitions(begin, end.json())
-            if not partitions:
-                return self._internals._empty_frame(self._session)
-            return self._internals._frame_of(self._session, partitions)
-
-        return self._call(batch)
-
-    def commit(self, end: Any) -> None:
-        self._call(lambda: self._feed.committed(end.json()))
-
-    def stop(self) -> None:
-        pass
-
-    def initialOffset(self) -> Any:
-        raise NotImplementedError("only sources of the second version have one")
-
-    def deserializeOffset(self, text: str) -> Any:
-        return self._internals._offset_of(text)
-
-    class Java:
-        implements = (_SOURCE,)
-
-
-class _PythonSink(_CalledFromJava):
-    """Trick 3: Spark's Sink interface, answered in Python."""
-
-    def __init__(self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession) -> None:
-        super().__init__(name, sink.fail)
-        self._internals = internals
-        self._sink = sink
-        self._spark = spark
-
-    def addBatch(self, batch: int, frame: Any) -> None:
-        def take() -> None:
-            if self._sink.wants(batch):
-                self._sink.take(batch, [bytes(row[0]) for row in DataFrame(frame, self._spark).collect()])
-
-        self._call(take)
-
-    def name(self) -> str:
-        return self._name
-
-    def schema(self) -> Any:
-        return self._internals._schema
-
-    def capabilities(self) -> Any:
-        return self._internals._java("java.util.HashSet")()
-
-    class Java:
-        implements = (_SINK,)

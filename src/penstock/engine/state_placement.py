@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -59,6 +59,13 @@ class StatePlacer:
                 for store in self._stores(query, task):
                     self._internals.place_state(query, store, wanted)
                 self._told[task] = wanted
+
+    def ran(self, executors: Mapping[int, str | None]) -> None:
+        """Where tasks have run. One that Spark ran elsewhere has its state there now: it must be told again."""
+        for task, executor in executors.items():
+            told = self._told.get(task)
+            if told is not None and executor is not None and told.id != executor:
+                del self._told[task]
 
     def locations(self, query: StreamingQuery) -> list[str | None]:
         """Where Spark says that each task's state is; the first store speaks for the others."""

@@ -8,7 +8,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.spark_internals import BatchSink, Feed, QueryIdentity, SparkInternals
+from penstock.engine.java_callbacks import BatchSink, Feed
+from penstock.engine.spark_internals import QueryIdentity, SparkInternals
 
 WriteBatch = Callable[[DataFrame, int], None]
 

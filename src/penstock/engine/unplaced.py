@@ -26,7 +26,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from penstock.engine.spark_internals import DESCRIPTOR, BatchSink, Feed, QueryIdentity, SparkInternals
+from penstock.engine.java_callbacks import BatchSink, Feed
+from penstock.engine.spark_internals import DESCRIPTOR, QueryIdentity, SparkInternals
 from penstock.engine.streams import WriteBatch, start_foreach_batch
 
 _FORMAT = "penstock_feed"

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ddsketch import DDSketch
 
@@ -16,6 +17,8 @@ from penstock.engine.manifest import BatchReport
 LATENCY_ERROR = 0.01
 #: A batch's rows are as old as anything between its oldest and its newest: this many points stand for that range.
 _POINTS = 8
+#: So many of the newest publications of an operator are kept, however long ago.
+_PUBLISHED = 256
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,14 @@ class LiveStatistics:
         self._batches: dict[str, int] = {}
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
+        self._published: dict[str, deque[float]] = {}
         self._sketches: dict[str, DDSketch] = {}
         #: One sketch a second, for the window: sketches can be merged.
         self._by_second: dict[str, deque[tuple[int, DDSketch]]] = {}
         self._places: dict[str, dict[str, set[str]]] = {}
+        #: When the requested placement last changed, and since when an operator's places are noted.
+        self._changed_at = 0.0
+        self._places_since: dict[str, float] = {}
 
     def add(self, report: BatchReport) -> None:
         name = report.operator
@@ -69,15 +76,47 @@ class LiveStatistics:
             self._first.setdefault(name, report.started)
             self._last[name] = report.finished
             sketches = self._sketches_at(name, report.finished)
+            self._note_places(report)
+            self._published.setdefault(name, deque(maxlen=_PUBLISHED)).append(report.finished)
             for bundle in report.bundles:
-                if bundle.executor is not None:
-                    self._places.setdefault(name, {}).setdefault(bundle.slot, set()).add(bundle.executor)
                 if bundle.rows_in:
                     low, high = report.finished - bundle.born_to, report.finished - bundle.born_from
                     for point in range(_POINTS):
                         latency = max(low + (high - low) * (point + 0.5) / _POINTS, 0.0)
                         for sketch in sketches:
                             sketch.add(latency, bundle.rows_in / _POINTS)
+
+    def _note_places(self, report: BatchReport) -> None:
+        name = report.operator
+        if report.started < self._changed_at:
+            return  # it may have been placed before the change
+        if self._places_since.get(name, 0.0) < self._changed_at:
+            self._places[name], self._places_since[name] = {}, self._changed_at
+        for bundle in report.bundles:
+            if bundle.executor is not None:
+                self._places.setdefault(name, {}).setdefault(bundle.slot, set()).add(bundle.executor)
+
+    def placement_changed(self, at: float) -> None:
+        """What was seen where before this time says nothing about the placement as it is now."""
+        with self._lock:
+            self._changed_at = at
+
+    def gaps(self, operator: str) -> list[tuple[float, float]]:
+        """When the operator's newest batches were published, and the seconds since the one before."""
+        with self._lock:
+            times = list(self._published.get(operator, ()))
+        return [(after, after - before) for before, after in pairwise(times)]
+
+    def batches(self, operator: str) -> int:
+        """How many were published since the start of this run."""
+        with self._lock:
+            return self._batches.get(operator, 0)
+
+    def last_started(self, operator: str) -> float:
+        """When the newest published batch began; 0 if there was none."""
+        with self._lock:
+            recent = self._recent.get(operator)
+            return recent[-1].started if recent else 0.0
 
     def _sketches_at(self, name: str, time: float) -> tuple[DDSketch, DDSketch]:
         """The sketch of the whole run, and that of this second."""
@@ -138,7 +177,7 @@ class LiveStatistics:
         return _latency_of(merged)
 
     def observed(self, operator: str) -> Mapping[str, set[str]]:
-        """Slot -> the executors that ran its bundles, as the bundles themselves saw it."""
+        """Slot -> the executors that ran its bundles since the placement last changed, as the bundles saw it."""
         with self._lock:
             return {slot: set(executors) for slot, executors in self._places.get(operator, {}).items()}
 

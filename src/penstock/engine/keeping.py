@@ -1,0 +1,83 @@
+"""What goes on beside the queries: old segments are deleted, and a query that Spark gave up over lost executors is
+started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.errors import PenstockError
+
+#: How often queries are looked after.
+KEEP_SECONDS = 0.2
+#: Manifests of so many batches stay in the catalog for every operator.
+KEPT_BATCHES = 200
+#: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
+PATIENT_ROUNDS = 15
+#: The window in which restarts of a query are counted.
+RESTART_WINDOW = 600.0
+
+
+class Keeper:
+    """A thread with two chores: `sweep`, every `sweep_seconds`, and `mend`, several times a second."""
+
+    def __init__(self, sweep: Callable[[], None], sweep_seconds: float, mend: Callable[[], None]) -> None:
+        self._sweep = sweep
+        self._sweep_seconds = sweep_seconds
+        self._mend = mend
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="penstock-keeper", daemon=True)
+        #: Sweeps that failed one after the other, and why the last one did.
+        self._failed_sweeps = 0
+        self._problem = ""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raise if sweeping has failed again and again."""
+        if self._failed_sweeps >= PATIENT_ROUNDS:
+            raise PenstockError(
+                "HOUSEKEEPING_FAILED",
+                f"what has been read could not be deleted {self._failed_sweeps} times: {self._problem}.",
+                "Is the disk full, or the catalog's database away? With --state it goes on from where it was.",
+            )
+
+    def _keep(self) -> None:
+        next_sweep = time.monotonic() + self._sweep_seconds
+        while not self._ending.wait(min(KEEP_SECONDS, self._sweep_seconds)):
+            self._mend()
+            if time.monotonic() < next_sweep:
+                continue
+            next_sweep = time.monotonic() + self._sweep_seconds
+            try:
+                self._sweep()
+                self._failed_sweeps = 0
+            except Exception as error:
+                # The next round tries again what this one could not do; `check` speaks up when that does not help.
+                self._failed_sweeps += 1
+                self._problem = f"{type(error).__name__}: {error}"
+
+
+class Restarts:
+    """How often each operator's query was started again lately."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._times: dict[str, list[float]] = {}
+
+    def allowed(self, operator: str) -> bool:
+        return len(self._recent(operator)) < self._most
+
+    def count(self, operator: str) -> None:
+        self._times[operator] = [*self._recent(operator), self._clock()]
+
+    def _recent(self, operator: str) -> list[float]:
+        return [at for at in self._times.get(operator, ()) if at > self._clock() - RESTART_WINDOW]

@@ -1,0 +1,72 @@
+"""What a run opens before its first query: the catalog and whether it fits, the channels, the segments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.layout import channels_of
+from penstock.channels.log import Bound, Channels
+from penstock.channels.segments import SegmentStore
+from penstock.engine.host import SparkHost
+from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.engine.operator_frames import Environment
+from penstock.engine.sink_writers import finish_files
+from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+
+def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Catalog:
+    """The catalog of a state folder, or of the database that the settings name."""
+    url = settings.catalog or f"sqlite:///{state.path / 'catalog.sqlite'}"
+    return Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
+
+
+def open_environment(
+    definition: TopologyDefinition,
+    host: SparkHost,
+    state: StateFolder,
+    settings: Settings,
+    catalog: Catalog,
+    published: Callable[[BatchReport], None],
+) -> Environment:
+    """Everything that the operators share. Refuses state that another topology wrote."""
+    check_fit(definition, catalog)
+    checkpoints = settings.checkpoints or state.sub("checkpoints")
+    check_checkpoints(definition, catalog, checkpoints)
+    layout = channels_of(definition)
+    compression = None if settings.segment_compression == "none" else settings.segment_compression
+    store = SegmentStore(settings.segments or state.sub("segments"), compression, sync=_durable(settings))
+    readers = {name: channel.readers for name, channel in layout.items()}
+    writers = {name: channel.producer for name, channel in layout.items()}
+    bound = Bound(settings.backlog_rows, settings.backlog_bytes)
+    channels = Channels(catalog, store, readers, writers, bound)
+    channels.sweep(startup=True)
+    _finish_sinks(definition, catalog)
+    return Environment(
+        definition=definition,
+        spark=host.spark,
+        streams=host.streams,
+        channels=channels,
+        layout=layout,
+        store=store,
+        settings=settings,
+        checkpoints=checkpoints,
+        published=published,
+    )
+
+
+def _finish_sinks(definition: TopologyDefinition, catalog: Catalog) -> None:
+    """A driver that died after it published a batch may not have moved the files of that batch."""
+    for sink in definition.sinks:
+        last = catalog.last_batch(sink.name)
+        for batch in catalog.manifests(sink.name, (last or 0) - 2):
+            fields = json.loads(batch.manifest)
+            bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
+            finish_files(BatchReport(**{**fields, "bundles": bundles}))
+
+
+def _durable(settings: Settings) -> bool:
+    return settings.catalog_durability == "power"

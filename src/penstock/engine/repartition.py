@@ -1,0 +1,134 @@
+"""Cutting the state of a keyed operator into another number of tasks: the one change that stops an operator.
+
+Within its tasks an operator scales while it runs. For more instances than tasks, Spark's offline repartition rewrites
+the state into as many partitions as asked for; the query is stopped for that time, all others go on. A driver that is
+killed meanwhile finishes it when it is started again: Spark starts no query on a checkpoint that is half rewritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from penstock.channels.catalog import Catalog
+from penstock.cluster.model import Placement
+from penstock.engine.spark_internals import repartition_state
+from penstock.errors import PenstockError
+from penstock.strategies.mapping.round_robin import deal_tasks
+from penstock.topology.definition import Keyed, TopologyDefinition
+
+if TYPE_CHECKING:
+    from penstock.engine.runtime import Run
+
+#: How often it is tried when Spark finds the last batch cut off.
+ATTEMPTS = 3
+
+_TASKS = "tasks"
+_UNDER_WAY = "repartition"
+
+
+@dataclass(frozen=True)
+class Repartition:
+    """What it was and what it took: seconds for Spark's rewriting, and seconds without the operator in all."""
+
+    operator: str
+    tasks_before: int
+    tasks_after: int
+    repartition_seconds: float
+    stopped_seconds: float
+
+
+def with_tasks(definition: TopologyDefinition, tasks: Mapping[str, int]) -> TopologyDefinition:
+    """The topology with these numbers of tasks instead of the declared ones."""
+    operators = tuple(
+        dataclasses.replace(one, tasks=tasks[one.name]) if isinstance(one, Keyed) and one.name in tasks else one
+        for one in definition.operators
+    )
+    return dataclasses.replace(definition, operators=operators)
+
+
+def check_repartition(definition: TopologyDefinition, operator: str, tasks: int, instances: int) -> Keyed:
+    """The operator, if its state can be cut into so many tasks."""
+    known = {one.name: one for one in definition.operators}
+    found = known.get(operator)
+    if not isinstance(found, Keyed):
+        keyed = ", ".join(one.name for one in definition.operators if isinstance(one, Keyed)) or "none"
+        raise _failed(f'"{operator}" is no keyed operator of this topology.', f"Its keyed operators are: {keyed}.")
+    if tasks < instances:
+        raise _failed(f'"{operator}" has {instances} instances, too many for {tasks} tasks.', "Reduce them first.")
+    if tasks == found.tasks:
+        raise _failed(f'"{operator}" has {tasks} tasks already.', "Nothing was changed.")
+    return found
+
+
+def recorded_tasks(catalog: Catalog) -> dict[str, int]:
+    """The tasks of operators whose state was repartitioned, by name."""
+    return dict(json.loads(catalog.get_meta(_TASKS) or "{}"))
+
+
+def record_tasks(catalog: Catalog, operator: str, tasks: int) -> None:
+    catalog.set_meta(_TASKS, json.dumps(recorded_tasks(catalog) | {operator: tasks}))
+    catalog.set_meta(_UNDER_WAY, "")
+
+
+def begin(catalog: Catalog, operator: str, tasks: int) -> None:
+    catalog.set_meta(_UNDER_WAY, json.dumps({"operator": operator, "tasks": tasks}))
+
+
+def give_up(catalog: Catalog) -> None:
+    catalog.set_meta(_UNDER_WAY, "")
+
+
+def under_way(catalog: Catalog) -> tuple[str, int] | None:
+    """The repartition that was going on when the driver ended: operator and tasks."""
+    text = catalog.get_meta(_UNDER_WAY)
+    fields = json.loads(text) if text else None
+    return (fields["operator"], fields["tasks"]) if fields else None
+
+
+def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
+    """Cut the state of a keyed operator into so many tasks; its instances stay what and where they are."""
+    was = check_repartition(run.definition, operator, tasks, run.placement.total(operator)).tasks
+    began = time.monotonic()
+    with run.stopped(operator):
+        begin(run.catalog, operator, tasks)
+        try:
+            seconds = _rewrite(run, operator, tasks)
+        except PySparkException as error:
+            give_up(run.catalog)
+            raise PenstockError(
+                "REPARTITION_FAILED",
+                f'Spark could not repartition "{operator}": {str(error).splitlines()[0]}',
+                "It goes on with the tasks it had.",
+            ) from error
+        record_tasks(run.catalog, operator, tasks)
+        dealt = deal_tasks(tasks, run.placement.of(operator))
+        placement = Placement(run.placement.instances, {**run.placement.tasks, operator: dealt})
+        run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
+    report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
+    run.happened("change", f'"{operator}" has {tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s')
+    return report
+
+
+def _rewrite(run: Run, operator: str, tasks: int) -> float:
+    """How long Spark took. It refuses a checkpoint whose last batch was cut off: that one is finished first."""
+    for _ in range(ATTEMPTS):
+        began = time.monotonic()
+        try:
+            repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
+            return time.monotonic() - began
+        except PySparkException as error:
+            if "LAST_BATCH_FAILED" not in str(error):
+                raise
+        run.finish_batch(operator)
+    raise _failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")
+
+
+def _failed(message: str, hint: str) -> PenstockError:
+    return PenstockError("REPARTITION_FAILED", message, hint)

@@ -1,0 +1,179 @@
+"""Which executor is behind which slot, kept up to date while executors are lost, come back and are added.
+
+A slot is *usable* once its executor is warm: it has Python workers with everything loaded. Until then nothing is
+placed there, unless there is no other slot.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from penstock.cluster.model import Slot
+from penstock.cluster.provider import Executor, Provider
+from penstock.engine import bundle
+from penstock.engine.spark_internals import SparkInternals
+
+#: How often the executors are looked at: a lost one costs about this much before its work is placed elsewhere.
+WATCH_SECONDS = 0.2
+#: Python workers that an executor starts before it gets work.
+WARM_WORKERS = 2
+
+Happened = Callable[[str, str], None]
+
+
+class Slots:
+    """The slots of a host. Without Spark's internals, or on a local cluster, a slot is only a name, always usable."""
+
+    def __init__(self, provider: Provider, internals: SparkInternals | None) -> None:
+        self._provider = provider
+        self._internals = internals
+        self._lock = threading.Lock()
+        self._bound: dict[Slot, Executor | None] = {}
+        self._warm: set[str] = set()
+        self._warming: dict[str, threading.Thread] = {}
+        #: Every executor there ever was: what a batch that has ended ran on may be gone.
+        self._ever: dict[str, Slot] = {}
+        self._seen: frozenset[str] = frozenset()
+        #: Machines that are being removed.
+        self._leaving: set[str] = set()
+        self._listeners: list[Callable[[], None]] = []
+        #: Hears of faults and recoveries: ("fault", "executor 3 of 127.0.0.2/0 is gone").
+        self.happened: Happened = lambda kind, text: None
+        self._ending = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def bind(self, deadline: float) -> None:
+        """Wait until every slot has an executor, warm them all, and watch them from then on."""
+        if self._internals is None:
+            self._bound = dict.fromkeys(self._provider.cluster.slots)  # without placement a slot is only a name
+            return
+        self._take(self._provider.bind(self._internals.executors, deadline))
+        self._internals.run_on([one for one in self.executors() for _ in range(WARM_WORKERS)], bundle.warm)
+        self._warm |= {one.id for one in self.executors()}
+        if self._warm:
+            self._seen = self._internals.executor_ids()
+            self._watcher = threading.Thread(target=self._watch, name="penstock-slots", daemon=True)
+            self._watcher.start()
+
+    def executor(self, slot: Slot) -> Executor | None:
+        with self._lock:
+            return self._bound.get(slot)
+
+    def bindings(self) -> dict[Slot, Executor | None]:
+        with self._lock:
+            return dict(self._bound)
+
+    def executors(self) -> list[Executor]:
+        return [one for one in self.bindings().values() if one is not None]
+
+    def slot_of(self, executor: str) -> Slot | None:
+        """The slot that an executor stands, or stood, behind."""
+        with self._lock:
+            return self._ever.get(executor)
+
+    def usable(self) -> frozenset[Slot]:
+        """Where something can be placed now."""
+        with self._lock:
+            if not self._bound:
+                return frozenset()
+            warm = frozenset(slot for slot, one in self._bound.items() if one is None or one.id in self._warm)
+            return warm or frozenset(self._bound)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have this called whenever another set of slots is usable, or other executors stand behind them."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def forget(self, listener: Callable[[], None]) -> None:
+        with self._lock, suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def close(self) -> None:
+        self._ending.set()
+        if self._watcher is not None:
+            self._watcher.join()
+
+    # Watching
+
+    def _watch(self) -> None:
+        while not self._ending.wait(WATCH_SECONDS):
+            # A JVM that is about to end, or a daemon that cannot be started now: the next round looks again.
+            with suppress(Exception):
+                for text in self._provider.tend():
+                    self.happened("fault", text)
+            with suppress(Exception):
+                self.look()
+
+    def look(self) -> bool:
+        """Notice executors that came or went; True if there were any."""
+        if self._internals is None or self._watcher is None:
+            return False
+        ids, before = self._internals.executor_ids(), self.bindings()
+        if ids != self._seen:
+            listed = self._internals.executors()
+            self._take(self._provider.bound(lambda: listed))
+            # Spark's list, which has the hosts, is written a moment after its scheduler knows of an executor.
+            self._seen = ids if {one.id for one in listed} == ids else frozenset()
+        self._warm_new()
+        now = self.bindings()
+        for slot, executor in sorted(before.items()):
+            if executor is not None and now.get(slot) != executor:
+                self.happened("fault", f"executor {executor.id} of {slot} is gone")
+        if before != now:
+            self._tell()
+        return before != now
+
+    def _take(self, bound: dict[Slot, Executor | None]) -> None:
+        with self._lock:
+            self._bound = {slot: one for slot, one in bound.items() if slot.machine not in self._leaving}
+            self._ever |= {one.id: slot for slot, one in bound.items() if one is not None}
+
+    @contextmanager
+    def without(self, machine: str) -> Iterator[None]:
+        """While a machine is being removed, its slots are no longer there, and that its executors go is no fault."""
+        with self._lock:
+            self._leaving.add(machine)
+            self._bound = {slot: one for slot, one in self._bound.items() if slot.machine != machine}
+        self._tell()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._leaving.discard(machine)
+                self._seen = frozenset()  # look again, also if nothing came or went: it may have stayed
+
+    def _warm_new(self) -> None:
+        """Warm what is not, each in a thread of its own: it takes seconds, and watching must go on."""
+        for slot, executor in self.bindings().items():
+            if executor is not None and executor.id not in self._warm and executor.id not in self._warming:
+                thread = threading.Thread(
+                    target=self._warm_one, args=(slot, executor), name=f"penstock-warm-{executor.id}", daemon=True
+                )
+                self._warming[executor.id] = thread
+                thread.start()
+
+    def _warm_one(self, slot: Slot, executor: Executor) -> None:
+        try:
+            self.warm([executor])
+        except Exception:
+            return  # it is gone again, or the next round tries once more
+        finally:
+            self._warming.pop(executor.id, None)
+        if self.executor(slot) == executor:
+            self.happened("recovery", f"executor {executor.id} is ready behind {slot}")
+            self._tell()
+
+    def warm(self, executors: Sequence[Executor]) -> None:
+        """Have executors start their Python workers and load what a job needs, before rows wait for it."""
+        if self._internals is not None and executors:
+            self._internals.run_on([one for one in executors for _ in range(WARM_WORKERS)], bundle.warm)
+        with self._lock:
+            self._warm |= {one.id for one in executors}
+
+    def _tell(self) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
