@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs bench-engine
+.PHONY: demo test lint format docs bench-engine faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -29,6 +29,10 @@ format: $(TOOLS)
 # Penstock beside plain Structured Streaming; about 15 minutes. The table goes to benchmarks/results.
 bench-engine: $(TOOLS)
 	@$(PYTHON) benchmarks/engine.py
+
+# Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
+faults: $(TOOLS)
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
 
 # The reference pages, from the code.
 docs: $(PACKAGE)

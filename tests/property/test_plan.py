@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.cluster.plan import MoveTask, SetInstances, apply, check, diff
+from penstock.cluster.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply, check, diff, target
 from penstock.strategies.mapping.round_robin import round_robin
 
 CLUSTER = Cluster.of(["a", "b", "c"], 2)
@@ -62,6 +62,7 @@ def test_a_diff_touches_only_what_differs(before: Placement, after: Placement) -
 
 
 GOOD = round_robin(DEFINITION, CLUSTER)
+NEW = Cluster.of(["d"], 2).machines[0]
 
 
 def test_a_good_placement_passes() -> None:
@@ -85,3 +86,35 @@ def test_what_does_not_fit_is_refused(action, word: str) -> None:
         check(apply(GOOD, (action,)), DEFINITION, CLUSTER)
     assert caught.value.name == "BAD_PLACEMENT"
     assert word in str(caught.value)
+
+
+def refused(*actions, placement: Placement = GOOD, cluster: Cluster = CLUSTER, most: int = 100) -> str:
+    with pytest.raises(PenstockError) as caught:
+        target(actions, placement, cluster, DEFINITION, most)
+    return caught.value.name
+
+
+def test_what_a_plan_cannot_do_has_a_name_each() -> None:
+    one = Cluster.of(["a"], 2)
+    there = round_robin(DEFINITION, one)
+    assert refused(RemoveMachine("a"), placement=there, cluster=one) == "LAST_MACHINE"
+    assert refused(RemoveMachine("nobody")) == "NO_SUCH_MACHINE"
+    assert refused(RemoveMachine("b")) == "BAD_PLACEMENT", "something is still placed there"
+    assert refused(AddMachine(NEW), RemoveMachine("d")) == "BAD_PLACEMENT"
+    assert refused(MoveTask("k", TASKS, SLOTS[0])) == "NO_SUCH_TASK"
+    assert refused(MoveTask("k", -1, SLOTS[0])) == "NO_SUCH_TASK"
+    assert refused(MoveTask("m", 0, SLOTS[0])) == "NO_SUCH_TASK"
+    assert refused(SetInstances("m", {SLOTS[0]: 5}), most=4) == "SLOT_FULL"
+
+
+def test_a_slot_that_is_too_full_already_may_be_relieved() -> None:
+    crowded = apply(GOOD, (SetInstances("m", {SLOTS[0]: 9}),))
+    leads_to = target((SetInstances("m", {SLOTS[0]: 8}),), crowded, CLUSTER, DEFINITION, 4)
+    assert leads_to.placement.total("m") == 8
+
+
+def test_a_plan_may_use_the_machine_that_it_adds() -> None:
+    actions = (AddMachine(NEW), SetInstances("m", {NEW.slots[0]: 2}))
+    leads_to = target(actions, GOOD, CLUSTER, DEFINITION, 100)
+    assert leads_to.cluster.names == ("a", "b", "c", "d")
+    assert target(actions, leads_to.placement, leads_to.cluster, DEFINITION, 100) == leads_to

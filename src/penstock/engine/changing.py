@@ -10,9 +10,11 @@ from typing import Any
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.plan import MoveTask, SetInstances, diff
-from penstock.engine import arrangement
-from penstock.engine.enact import GiveUp, Interruption, Move, Placed
+from penstock.cluster.repair import repair
+from penstock.engine import arrangement, repartition
+from penstock.engine.enact import Enactor, GiveUp, Interruption, Move, Placed
 from penstock.engine.observing import Seen
+from penstock.engine.repartition import Repartition
 from penstock.engine.runtime import Run
 from penstock.engine.spark_internals import SparkInternals
 from penstock.engine.state_sizes import state_bytes
@@ -26,6 +28,20 @@ USUAL_GAPS = 20
 #: A state store that is not warm after so long is left to its first batch.
 WARM_STATE_SECONDS = 60.0
 _LOAD = "rocksdbLoadLatencyMs"
+
+
+class Changes(Enactor):
+    """Everything that can be changed about a running topology, one thing at a time."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(RunningEngine(run))
+        self._run = run
+
+    def repartition(self, operator: str, tasks: int) -> Repartition:
+        """Cut the state of a keyed operator into another number of tasks: for more instances than it has tasks. The
+        operator is stopped meanwhile, and the instances stay what and where they are."""
+        with self.exclusively(f'repartition "{operator}" into {tasks} tasks'):
+            return repartition.carry_out(self._run, operator, tasks)
 
 
 class RunningEngine:
@@ -44,7 +60,8 @@ class RunningEngine:
 
     @property
     def planned(self) -> Placement:
-        return self._run.arrangement.planned
+        """What was decided, on the slots that the cluster has: those of an attached cluster may be gone for good."""
+        return repair(self._run.arrangement.planned, self.cluster.slots)
 
     @property
     def slot_instances(self) -> int:

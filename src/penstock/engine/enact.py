@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -131,16 +132,20 @@ class Enactor:
 
     def carry_out(self, plan: Plan) -> Outcome:
         """Refused plans raise, with nothing changed. Otherwise the outcome says what became of it."""
-        if not self._busy.acquire(blocking=False):
-            raise PenstockError(
-                "BUSY",
-                f"another change is being carried out: {self.step or 'begun'}.",
-                "Wait for its end, or cancel it.",
-            )
-        try:
-            self._cancelled.clear()
+        with self.exclusively("check the plan"):
             self.current = plan
             return self._carry_out(plan)
+
+    @contextmanager
+    def exclusively(self, step: str) -> Iterator[None]:
+        """While this goes on, nothing else may be changed."""
+        if not self._busy.acquire(blocking=False):
+            now = self.step or "it has just begun"
+            raise PenstockError("BUSY", f"another change is under way: {now}.", "Wait for its end, or cancel it.")
+        try:
+            self._cancelled.clear()
+            self.step = step
+            yield
         finally:
             self.current, self.step = None, ""
             self._busy.release()

@@ -14,6 +14,7 @@ from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.operator_frames import Environment
 from penstock.engine.sink_writers import finish_files
 from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
+from penstock.engine.warming import clear_warming
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -36,6 +37,7 @@ def open_environment(
     check_fit(definition, catalog)
     checkpoints = settings.checkpoints or state.sub("checkpoints")
     check_checkpoints(definition, catalog, checkpoints)
+    clear_warming(checkpoints)
     layout = channels_of(definition)
     compression = None if settings.segment_compression == "none" else settings.segment_compression
     store = SegmentStore(settings.segments or state.sub("segments"), compression, sync=_durable(settings))

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import time
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,6 +19,7 @@ from penstock.engine.arrangement import Arrangement
 from penstock.engine.feeds import RateFeed, Seats
 from penstock.engine.host import SparkHost
 from penstock.engine.keeping import KEPT_BATCHES, Keeper, Restarts
+from penstock.engine.manifest import BatchReport
 from penstock.engine.observing import Seen, observe
 from penstock.engine.opening import open_catalog, open_environment
 from penstock.engine.operator_frames import Environment
@@ -67,6 +68,7 @@ class Run:
         self.statistics = LiveStatistics()
         self.happenings: deque[Happening] = deque(maxlen=KEPT_HAPPENINGS)
         self.started_at = 0.0
+        self._listeners: list[Callable[[BatchReport], None]] = []
         self._queries: dict[str, OperatorQuery] = {}
         self._held: Container[str] = ()
         #: Held while a query is replaced by another.
@@ -121,7 +123,7 @@ class Run:
     def _open(self) -> None:
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
-        environment = open_environment(declared, self.host, self.state, self.settings, catalog, self.statistics.add)
+        environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)
         if unfinished := repartition.under_way(catalog):
             operator, tasks = unfinished
             repartition_state(self.host.spark, environment.checkpoint(operator), tasks)
@@ -156,6 +158,15 @@ class Run:
             return bundles_of(placement.of(operator))
 
         return Seats(bundles, self.host.slots.executor)
+
+    def _published(self, report: BatchReport) -> None:
+        self.statistics.add(report)
+        for listener in self._listeners:
+            listener(report)
+
+    def listen(self, listener: Callable[[BatchReport], None]) -> None:
+        """Have this called with the report of every batch that is published, on the thread of its query."""
+        self._listeners.append(listener)
 
     def happened(self, kind: str, text: str) -> None:
         self.happenings.append(Happening(time.time(), kind, text))

@@ -19,6 +19,7 @@ from penstock.engine.spark_internals import SparkInternals
 WATCH_SECONDS = 0.2
 #: Python workers that an executor starts before it gets work.
 WARM_WORKERS = 2
+WARM_ATTEMPTS = 3
 
 Happened = Callable[[str, str], None]
 
@@ -50,9 +51,10 @@ class Slots:
             self._bound = dict.fromkeys(self._provider.cluster.slots)  # without placement a slot is only a name
             return
         self._take(self._provider.bind(self._internals.executors, deadline))
-        self._internals.run_on([one for one in self.executors() for _ in range(WARM_WORKERS)], bundle.warm)
-        self._warm |= {one.id for one in self.executors()}
-        if self._warm:
+        self.warm(self.executors())
+        if not self._warm:  # a local cluster: whichever process gets it
+            self._internals.run_on([None] * WARM_WORKERS * len(self._bound), bundle.warm)
+        else:
             self._seen = self._internals.executor_ids()
             self._watcher = threading.Thread(target=self._watch, name="penstock-slots", daemon=True)
             self._watcher.start()
@@ -167,8 +169,13 @@ class Slots:
 
     def warm(self, executors: Sequence[Executor]) -> None:
         """Have executors start their Python workers and load what a job needs, before rows wait for it."""
-        if self._internals is not None and executors:
-            self._internals.run_on([one for one in executors for _ in range(WARM_WORKERS)], bundle.warm)
+        if self._internals is None or not executors:
+            return
+        # An executor that has only just come may not be known to Spark's scheduler yet: it then ran elsewhere.
+        for _ in range(WARM_ATTEMPTS):
+            ran = self._internals.run_on([one for one in executors for _ in range(WARM_WORKERS)], bundle.warm)
+            if {one.id for one in executors} <= {executor.decode() for executor in ran} or not any(ran):
+                break
         with self._lock:
             self._warm |= {one.id for one in executors}
 

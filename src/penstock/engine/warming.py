@@ -27,12 +27,13 @@ from penstock.engine.state_placement import StatePlacer
 PARTITIONS = 2
 BATCHES = 2
 ROWS = 16
+PREFIX = ".warm-"
 
 
 def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpoints: str, seconds: float) -> None:
     """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a folder that all
     machines see; where it is a plain one, nothing of it stays."""
-    checkpoint = f"{checkpoints}/.warm-{secrets.token_hex(4)}"
+    checkpoint = f"{checkpoints}/{PREFIX}{secrets.token_hex(4)}"
     session: SparkSession = internals.spark.newSession()
     partitions = PARTITIONS * len(executors)
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -54,6 +55,13 @@ def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpo
             query.stop()
         if Path(checkpoints).is_dir():
             shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def clear_warming(checkpoints: str) -> None:
+    """Delete what a driver left that was killed while it warmed an executor."""
+    if Path(checkpoints).is_dir():
+        for left in Path(checkpoints).glob(f"{PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 class _WarmFeed:

@@ -65,3 +65,67 @@ def test_attached_refuses_a_master_without_executors():
     with pytest.raises(PenstockError) as caught:
         AttachedCluster("local[2]", cores=1)
     assert caught.value.name == "BAD_CLUSTER"
+
+
+def test_the_machines_of_a_local_cluster_are_fixed():
+    local = LocalCluster(slots=2, cores=1, task_threads=8)
+    [machine] = local.cluster.machines
+    for change in (
+        lambda: local.upcoming(1),
+        lambda: local.add_machine(machine, FakeSpark([])),
+        lambda: local.remove_machine("local", FakeSpark([])),
+    ):
+        with pytest.raises(PenstockError) as caught:
+            change()
+        assert caught.value.name == "FIXED_MACHINES"
+    assert local.arrived(machine) is None
+    assert local.tend() == []
+
+
+class FakeSpark:
+    """A cluster manager that gives executors on request."""
+
+    def __init__(self, executors):
+        self.now = list(executors)
+        self.wanted = []
+
+    def executors(self):
+        return list(self.now)
+
+    def request_executors(self, total):
+        self.wanted.append(total)
+
+    def decommission(self, ids):
+        self.now = [one for one in self.now if one.id not in ids]
+
+
+def test_machines_come_to_an_attached_cluster_wherever_its_manager_likes():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
+    spark = FakeSpark([A0, B2])
+    attached.bind(spark.executors, 5.0)
+    first, second = attached.upcoming(2)
+    assert [first.name, second.name] == ["new-1", "new-2"]
+    attached.add_machine(first, spark)
+    attached.add_machine(second, spark)
+    assert spark.wanted == [3, 4]
+    assert attached.arrived(first) is None
+    spark.now += [A1]
+    attached.bound(spark.executors)
+    assert {old.name: new.name for old, new in attached.arrived(first).items()} == {"new-1/0": "a/1"}
+    assert attached.arrived(second) is None, "a slot counts for one machine only"
+    spark.now += [Executor("5", "c", 4)]
+    attached.bound(spark.executors)
+    assert {old.name: new.name for old, new in attached.arrived(second).items()} == {"new-2/0": "c/0"}
+    assert attached.arrived(first) is not None, "asked twice, answered twice"
+    assert attached.upcoming(1)[0].name == "new-3"
+
+
+def test_an_attached_machine_leaves_with_all_its_executors():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
+    spark = FakeSpark([A0, A1, B2])
+    attached.bind(spark.executors, 5.0)
+    attached.remove_machine("a", spark)
+    assert attached.cluster.names == ("b",)
+    with pytest.raises(PenstockError) as caught:
+        attached.remove_machine("a", spark)
+    assert caught.value.name == "NO_SUCH_MACHINE"

@@ -61,10 +61,17 @@ def test_machines_come_and_go_and_slots_are_bound(daemon, cluster):
     answers = [[], two[:2], two]
     bound = cluster.bind(lambda: answers.pop(0), 5.0)
     assert [who and who.id for who in bound.values()] == ["0", "3", "1", "2"]
-    assert cluster.add_machine().name == "127.0.0.4"
+    [new] = cluster.upcoming(1)
+    assert new.name == "127.0.0.4"
+    assert cluster.arrived(new) is None, "nobody asked for it"
+    cluster.add_machine(new)
+    assert cluster.arrived(new) is None, "its executors are still to come"
+    three = [*two, *(Executor(str(number), "127.0.0.4", 4) for number in (4, 5))]
+    cluster.bound(lambda: three)
+    assert cluster.arrived(new) == {slot: slot for slot in new.slots}
     cluster.remove_machine("127.0.0.2")
     assert [machine.name for machine in cluster.cluster.machines] == ["127.0.0.3", "127.0.0.4"]
-    assert cluster.add_machine().name == "127.0.0.2", "the address of a machine that left is free again"
+    assert cluster.upcoming(1)[0].name == "127.0.0.2", "the address of a machine that left is free again"
     cluster.stop()
     cluster.stop()
     assert cluster.cluster.machines == ()
@@ -121,6 +128,52 @@ def test_an_address_that_cannot_be_had(daemon, cluster, monkeypatch):
 def test_an_unknown_machine_cannot_be_removed(daemon, cluster):
     with pytest.raises(PenstockError) as caught:
         cluster.remove_machine("127.0.0.9")
+    assert name_of(caught) == "NO_SUCH_MACHINE"
+
+
+def test_slots_are_bound_one_by_one_when_executors_come_back(daemon, cluster):
+    cluster.start()
+    four = executors("127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3")
+    cluster.bound(lambda: four)
+    left = cluster.bound(lambda: four[:2])
+    assert [slot.name for slot in left] == ["127.0.0.2/0", "127.0.0.2/1"]
+    back = cluster.bound(lambda: [*four[:2], Executor("7", "127.0.0.3", 4)])
+    ids = {slot.name: who.id for slot, who in back.items()}
+    assert ids == {"127.0.0.2/0": "0", "127.0.0.2/1": "1", "127.0.0.3/0": "7"}
+
+
+def test_daemons_that_end_are_started_again_but_not_without_end(daemon, cluster, monkeypatch):
+    cluster.start()
+    assert cluster.tend() == []
+    cluster._workers["127.0.0.3"].process.terminate(0)
+    [text] = cluster.tend()
+    assert "127.0.0.3" in text
+    assert cluster._workers["127.0.0.3"].process.alive
+    cluster._master.terminate(0)
+    [text] = cluster.tend()
+    assert "master" in text
+    assert cluster.master_url == "spark://127.0.0.1:7001", "on the port that workers and driver know"
+    monkeypatch.setattr(standalone, "MOST_RESTARTS", 1)
+    cluster._master.terminate(0)
+    assert cluster.tend() == []
+    with pytest.raises(PenstockError) as caught:
+        cluster.bind(list, 1.0)
+    assert name_of(caught) == "CLUSTER_FAILED"
+
+
+def test_a_new_machine_whose_worker_ends_cannot_arrive(daemon, cluster):
+    cluster.start()
+    [new] = cluster.upcoming(1)
+    cluster.add_machine(new)
+    cluster._workers[new.name].process.terminate(0)
+    with pytest.raises(PenstockError) as caught:
+        cluster.arrived(new)
+    assert name_of(caught) == "CLUSTER_FAILED"
+
+
+def test_there_are_only_so_many_addresses(daemon, cluster):
+    with pytest.raises(PenstockError) as caught:
+        cluster.upcoming(254)
     assert name_of(caught) == "BAD_CLUSTER"
 
 

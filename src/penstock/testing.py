@@ -1,0 +1,99 @@
+"""Test doubles that ship with the package: for Penstock's own tests, and for those of its users.
+
+engine = RecordingEngine(topology.definition(), Cluster.of(["a", "b"], slots=2))
+Enactor(engine).carry_out(plan)
+assert engine.calls == ["add machine c", "place", ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.cluster.plan import MoveTask, SetInstances, diff
+from penstock.engine.enact import GiveUp, Interruption, Move, Placed
+from penstock.errors import PenstockError
+from penstock.strategies.mapping.round_robin import round_robin
+from penstock.topology.definition import TopologyDefinition
+
+
+class RecordingEngine:
+    """An engine without Spark: it does at once what it is asked, writes down every call, and fails where it is told."""
+
+    def __init__(
+        self,
+        definition: TopologyDefinition,
+        cluster: Cluster,
+        placement: Placement | None = None,
+        slot_instances: int = 128,
+    ) -> None:
+        self.definition = definition
+        self.cluster = cluster
+        self.planned = placement or round_robin(definition, cluster)
+        self.slot_instances = slot_instances
+        #: Every call that changes something, in order, in words.
+        self.calls: list[str] = []
+        #: What is noted as being changed.
+        self.noted = ""
+        #: Call -> the error to raise instead of doing it.
+        self.fails: dict[str, PenstockError] = {}
+        #: Machines that come under another name than planned.
+        self.comes_as: dict[str, Machine] = {}
+        #: Called in the middle of every call.
+        self.meanwhile: Callable[[str], None] = lambda call: None
+        self._came: dict[str, Mapping[Slot, Slot]] = {}
+
+    def slots_of(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        return self._came.get(machine.name)
+
+    def add_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
+        self._call(f"add machine {machine.name}", give_up)
+        real = self.comes_as.get(machine.name, machine)
+        self.cluster = self.cluster.plus([real])
+        came = self._came[machine.name] = dict(zip(machine.slots, real.slots, strict=True))
+        return came
+
+    def remove_machine(self, name: str) -> None:
+        self._call(f"remove machine {name}")
+        self.cluster = self.cluster.minus([name])
+        self._came = {
+            planned: came
+            for planned, came in self._came.items()
+            if name not in {slot.machine for slot in came.values()}
+        }
+
+    def place(self, placement: Placement, give_up: GiveUp) -> Placed:
+        self._call("place", give_up)
+        before, self.planned = self.planned, placement
+        changes = diff(before, placement)
+        touched = sorted({action.operator for action in changes if isinstance(action, SetInstances | MoveTask)})
+        interruptions = {name: Interruption(name, 0.0, None) for name in touched}
+        moves = tuple(
+            Move(
+                action.operator,
+                action.task,
+                before.tasks[action.operator][action.task],
+                action.slot,
+                0,
+                None,
+                interruptions[action.operator],
+            )
+            for action in changes
+            if isinstance(action, MoveTask)
+        )
+        return Placed(moves, tuple(interruptions.values()))
+
+    def restore(self, placement: Placement) -> None:
+        self._call("restore")
+        self.planned = placement
+
+    def note(self, change: str) -> None:
+        self.noted = change
+
+    def _call(self, call: str, give_up: GiveUp = lambda: "") -> None:
+        self.calls.append(call)
+        self.meanwhile(call)
+        if call in self.fails:
+            raise self.fails[call]
+        if why := give_up():
+            raise PenstockError("CANCELLED", f"{why}.", "What ran before runs again.")

@@ -1,0 +1,79 @@
+"""A topology whose output shows what live changes do to it: every row at the sink, and counts from a keyed operator.
+
+`check_everything` says whether each row arrived exactly once, in order from batch to batch, and was counted once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock import Topology, sinks, sources
+
+KEYS = 60
+CONTENT = sources.events(keys=KEYS, seed=8)
+OPERATORS = ("events", "tag", "count", "rows", "counts")
+
+
+def tag(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select(["id", "key"])
+
+
+def count(frame):
+    return frame.groupBy("key").count()
+
+
+def steered(folder: Path, rate: float, rows: int | None = None, tasks: int = 4) -> Topology:
+    topology = Topology("steered")
+    events = topology.source("events", sources.rate(rate, CONTENT, rows=rows))
+    tagged = topology.map("tag", tag, inputs=[events], schema="id long, key string", instances=2)
+    counted = topology.keyed(
+        "count", count, inputs=[tagged], key="key", schema="key string, count long", tasks=tasks, instances=2
+    )
+    topology.sink("rows", sinks.parquet(folder / "rows"), inputs=[tagged])
+    topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counted])
+    return topology
+
+
+def by_batch(folder: Path) -> list[tuple[int, pa.Table]]:
+    """What a Parquet sink has written, batch by batch in order: the batch's number is in a file's name."""
+    files = sorted((int(re.search(r"part-(\d+)-", file.name)[1]), file) for file in folder.rglob("*.parquet"))
+    return [(batch, pq.ParquetFile(file).read()) for batch, file in files]
+
+
+def check_everything(folder: Path, emitted: int) -> None:
+    check_rows(folder / "rows", emitted)
+    check_counts(folder / "counts", emitted)
+
+
+def check_rows(folder: Path, emitted: int) -> None:
+    """Every row once, and per key no row in an earlier batch than one that the source emitted before it."""
+    seen: Counter[int] = Counter()
+    newest: dict[str, tuple[int, int]] = {}
+    for batch, table in by_batch(folder):
+        ids, keys = table.column("id").to_pylist(), table.column("key").to_pylist()
+        seen.update(ids)
+        for row, key in zip(ids, keys, strict=True):
+            before_batch, before = newest.get(key, (batch, -1))
+            if batch > before_batch:
+                assert row > before, f"key {key}: row {row} of batch {batch} came after row {before}"
+            newest[key] = max(newest.get(key, (batch, -1)), (batch, max(row, before)))
+    twice = [row for row, times in seen.items() if times > 1]
+    assert not twice, f"{len(twice)} rows came twice, such as {twice[:5]}"
+    missing = set(range(emitted)) - set(seen)
+    assert not missing, f"{len(missing)} rows are missing, such as {sorted(missing)[:5]}"
+    assert len(seen) == emitted, f"{len(seen) - emitted} rows too many"
+
+
+def check_counts(folder: Path, emitted: int) -> None:
+    """The last count of every key is right, and no count ever fell."""
+    counts: dict[str, int] = {}
+    for batch, table in by_batch(folder):
+        for row in table.to_pylist():
+            assert row["count"] > counts.get(row["key"], 0), f"batch {batch}: the count of {row['key']} fell"
+            counts[row["key"]] = row["count"]
+    assert counts == Counter(CONTENT.rows(0, emitted).column(1).to_pylist())

@@ -1,0 +1,198 @@
+"""A running topology takes every kind of change under load: each row arrives once, in order, and is counted once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import TEST_SETTINGS
+from steered import check_everything, steered
+from written_rows import WAIT
+
+from penstock import PenstockError
+from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.cluster.plan import MoveTask, Plan, RemoveMachine, SetInstances
+from penstock.controller import plans
+from penstock.engine.changing import Changes
+from penstock.engine.enact import Outcome, Status
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+
+RATE = 500.0
+SETTINGS = replace(TEST_SETTINGS, change_seconds=90, drain_seconds=120)
+
+
+def until(run: Run, condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, f"it took too long until {what}"
+        run.wait(0.05)
+
+
+def flowing(run: Run) -> None:
+    """Wait until both sinks get rows, from now on."""
+    seen = {sink: run.statistics.batches(sink) for sink in ("rows", "counts")}
+    until(run, lambda: all(run.statistics.batches(sink) > seen[sink] + 1 for sink in seen), "both sinks have rows")
+
+
+def drain_and_check(run: Run, folder: Path) -> None:
+    assert run.stop(), "everything that was emitted must arrive"
+    emitted = run.query("events").feeds[0].position
+    assert emitted > 0
+    check_everything(folder, emitted)
+
+
+def done(outcome: Outcome) -> Outcome:
+    assert outcome.status is Status.DONE, outcome.reason
+    return outcome
+
+
+def refused(changes: Changes, *actions) -> str:
+    with pytest.raises(PenstockError) as caught:
+        changes.carry_out(Plan(actions))
+    return caught.value.name
+
+
+@pytest.mark.timeout(400)
+def test_instances_tasks_and_machines_change_under_load(standalone_host, running, tmp_path: Path) -> None:
+    slots = standalone_host.cluster.slots
+    start = Placement(
+        {name: {slots[0]: 1} for name in ("events", "tag", "count", "rows", "counts")}, {"count": (slots[0],) * 4}
+    )
+    with running(steered(tmp_path, RATE), standalone_host, settings=SETTINGS, placement=start) as run:
+        changes = Changes(run)
+        flowing(run)
+
+        # Instances: the next batch has the new split.
+        done(changes.carry_out(plans.set_instances(run.placement, "tag", {slots[1]: 2, slots[2]: 1})))
+        seen = run.observed("tag")
+        assert set(seen.instances) <= {slots[1], slots[2]}
+        assert seen.agrees("tag", run.placement)
+
+        # Tasks: three of four at once, and every move is reported.
+        outcome = done(changes.carry_out(plans.move_tasks("count", {0: slots[3], 2: slots[3], 3: slots[1]})))
+        assert [(move.task, move.origin, move.slot) for move in outcome.placed.moves] == [
+            (0, slots[0], slots[3]),
+            (2, slots[0], slots[3]),
+            (3, slots[0], slots[1]),
+        ]
+        for move in outcome.placed.moves:
+            assert move.state_bytes > 0
+            assert move.interruption.gap_seconds > 0
+        assert run.observed("count").tasks == {0: slots[3], 1: slots[0], 2: slots[3], 3: slots[1]}
+        assert changes.carry_out(outcome.plan).status is Status.NOTHING
+
+        # What cannot be is refused by name, and changes nothing.
+        planned = run.placement
+        assert refused(changes, RemoveMachine("127.0.0.99")) == "NO_SUCH_MACHINE"
+        assert refused(changes, *(RemoveMachine(name) for name in standalone_host.cluster.names)) == "LAST_MACHINE"
+        assert refused(changes, SetInstances("tag", {slots[0]: SETTINGS.slot_instances + 1})) == "SLOT_FULL"
+        assert refused(changes, MoveTask("count", 4, slots[0])) == "NO_SUCH_TASK"
+        assert refused(changes, SetInstances("tag", {Slot("nowhere", 0): 1})) == "BAD_PLACEMENT"
+        assert run.placement is planned
+
+        # A machine comes, takes work, and goes while it holds it.
+        [machine] = standalone_host.provider.upcoming(1)
+        new = machine.slots[0]
+        done(changes.carry_out(plans.add_machines([machine])))
+        assert set(machine.slots) <= standalone_host.slots.usable()
+        done(changes.carry_out(plans.set_instances(run.placement, "count", {new: 1, slots[0]: 1})))
+        assert set(run.observed("count").tasks.values()) == {new, slots[0]}
+        outcome = done(changes.carry_out(plans.remove_machines(run.placement, standalone_host.cluster, [machine.name])))
+        assert {move.origin for move in outcome.placed.moves} == {new}
+        assert machine.name not in standalone_host.cluster.names
+        assert not any(executor.host == machine.name for executor in standalone_host.slots.executors())
+        flowing(run)
+        drain_and_check(run, tmp_path)
+
+
+@pytest.mark.timeout(400)
+def test_more_instances_than_tasks_after_a_repartition(standalone_host, running, tmp_path: Path) -> None:
+    slots = standalone_host.cluster.slots
+    six = {slots[0]: 2, slots[1]: 2, slots[2]: 2}
+    with running(steered(tmp_path, RATE), standalone_host, state="kept", settings=SETTINGS) as run:
+        changes = Changes(run)
+        flowing(run)
+        assert refused(changes, SetInstances("count", six)) == "BAD_PLACEMENT"
+        for operator, tasks in (("tag", 8), ("count", 4), ("count", 1)):
+            with pytest.raises(PenstockError) as caught:
+                changes.repartition(operator, tasks)
+            assert caught.value.name == "REPARTITION_FAILED"
+        report = changes.repartition("count", 8)
+        assert (report.tasks_before, report.tasks_after) == (4, 8)
+        assert 0 < report.repartition_seconds < report.stopped_seconds
+        done(changes.carry_out(plans.set_instances(run.placement, "count", six)))
+        flowing(run)
+        assert len(run.observed("count").tasks) == 8
+    # Started again, it has the tasks and the placement it had.
+    with running(steered(tmp_path, RATE), standalone_host, state="kept", settings=SETTINGS) as run:
+        assert dict(run.placement.of("count")) == six
+        assert len(run.placement.tasks["count"]) == 8
+        flowing(run)
+        drain_and_check(run, tmp_path)
+
+
+def processes_on(host: SparkHost, machine: str, name: str) -> list[int]:
+    """Java processes of this test's own cluster, by the machine they are on."""
+    mine = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if command and command[0].endswith("java") and any(name in word for word in command) and machine in command:
+            mine.append(process.pid)
+    return mine
+
+
+@pytest.mark.timeout(400)
+def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, running, tmp_path: Path) -> None:
+    host: SparkHost = standalone_host
+    slots = host.cluster.slots
+    with running(steered(tmp_path, RATE), host, settings=SETTINGS) as run:
+        changes = Changes(run)
+        flowing(run)
+
+        # A whole machine is lost with its worker: everything is placed on the other, and comes back with it.
+        machine, planned = slots[0].machine, run.placement
+        for pid in processes_on(host, machine, "org.apache.spark.deploy.worker.Worker"):
+            os.kill(pid, signal.SIGKILL)
+        until(run, lambda: run.arrangement.requested != planned, "the loss is noticed")
+        assert {slot.machine for slot in run.arrangement.requested.slots} == {slots[2].machine}
+        assert run.placement is planned, "what is planned is not overwritten by what can be had now"
+        flowing(run)
+        until(run, lambda: run.arrangement.requested == planned, "the machine is back")
+        until(run, lambda: (seen := run.observed("count")) is not None and seen.agrees("count", planned), "it is used")
+        kinds = [happening.kind for happening in run.happenings]
+        assert "fault" in kinds
+        assert "recovery" in kinds
+
+        # A machine that dies while it is added: rolled back, and nothing of it is left.
+        [new] = host.provider.upcoming(1)
+
+        def kill_it() -> None:
+            deadline = time.monotonic() + WAIT
+            while time.monotonic() < deadline:
+                if found := processes_on(host, new.name, "org.apache.spark.deploy.worker.Worker"):
+                    os.kill(found[0], signal.SIGKILL)
+                    return
+                time.sleep(0.05)
+
+        killer = threading.Thread(target=kill_it)
+        killer.start()
+        plan = Plan((*plans.add_machines([new]).actions, SetInstances("tag", {new.slots[0]: 2})))
+        outcome = changes.carry_out(plan)
+        killer.join()
+        assert outcome.status is Status.ROLLED_BACK
+        assert "has ended" in outcome.reason
+        assert run.placement == planned
+        assert host.cluster.names == Cluster.of([slots[0].machine, slots[2].machine], 2).names
+        flowing(run)
+        drain_and_check(run, tmp_path)

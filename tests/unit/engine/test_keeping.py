@@ -1,0 +1,78 @@
+"""Sweeping that fails again and again ends the topology, once in a while does not; restarts of a query are counted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from penstock import PenstockError
+from penstock.engine import keeping
+from penstock.engine.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts
+
+
+class Failing:
+    """Fails so many times, then works."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.enough = threading.Event()
+
+    def sweep(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.enough.set()
+        if self.left == -1:
+            return
+        raise OSError("no space left")
+
+
+def kept(failures: int, monkeypatch: pytest.MonkeyPatch, rounds: int = 0) -> Keeper:
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
+    sweeping, mended = Failing(failures), threading.Event()
+    keeper = Keeper(sweeping.sweep, 0.01, mended.set)
+    keeper.start()
+    assert sweeping.enough.wait(10)
+    assert mended.is_set()
+    keeper.stop()
+    return keeper
+
+
+def test_a_sweep_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(2, monkeypatch).check()
+
+
+def test_sweeping_that_never_works_is_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
+    calls, many = [], threading.Event()
+
+    def sweep() -> None:
+        calls.append(1)
+        if len(calls) > PATIENT_ROUNDS:
+            many.set()
+        raise OSError("no space left")
+
+    keeper = Keeper(sweep, 0.01, lambda: None)
+    keeper.start()
+    assert many.wait(10)
+    keeper.stop()
+    with pytest.raises(PenstockError) as caught:
+        keeper.check()
+    assert caught.value.name == "HOUSEKEEPING_FAILED"
+    assert "no space left" in caught.value.message
+
+
+def test_a_keeper_that_never_started_can_be_stopped() -> None:
+    Keeper(lambda: None, 1.0, lambda: None).stop()
+
+
+def test_restarts_are_counted_by_operator_and_forgotten_in_time() -> None:
+    now = [0.0]
+    restarts = Restarts(2, clock=lambda: now[0])
+    for _ in range(2):
+        assert restarts.allowed("a")
+        restarts.count("a")
+    assert not restarts.allowed("a")
+    assert restarts.allowed("b")
+    now[0] = RESTART_WINDOW + 1
+    assert restarts.allowed("a")
