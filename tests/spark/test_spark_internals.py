@@ -15,7 +15,7 @@ from penstock.cluster.provider import Executor
 from penstock.engine import spark_internals
 from penstock.engine.bundle import executor_id, warm
 from penstock.engine.host import SparkHost
-from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing
+from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing, repartition_state
 from penstock.engine.state_placement import StatePartition
 
 WAIT = 60
@@ -200,10 +200,52 @@ def test_state_goes_where_it_is_told_and_stays_exact(
         feed.batches = 3
         until(lambda: len(sink.batches) == 3, query)
         assert where() == [name(third), name(third)]
+        until(lambda: (ran := internals.ran(query)) is not None and ran.batch == 2, query)
+        ran = internals.ran(query)
+        reading, counting = sorted({task.stage for task in ran.tasks})
+        assert [task.executor for task in ran.tasks if task.stage == reading] == [first.id]
+        assert {task.partition: task.executor for task in ran.tasks if task.stage == counting} == {
+            0: third.id,
+            1: third.id,
+        }
     finally:
         query.stop()
     last = [json.loads(report) for report in sink.batches[2]]
     assert {row["value"]: row["count"] for row in last} == dict.fromkeys(range(10), 3)
+
+
+def test_state_is_cut_into_other_partitions_while_its_query_is_stopped(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    session = standalone_host.spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    feed, sink = CountingFeed(internals.executors()[:1], batches=1), Collected()
+    identity = QueryIdentity("cut", str(tmp_path / "checkpoint"), "update")
+
+    def run(batches: int) -> int:
+        """Up to so many batches; how many state partitions there are."""
+        feed.batches = batches
+        values = internals.placed_stream(session, "cut", feed).mapInArrow(ten_values, "value long")
+        query = internals.start(values.groupBy("value").count().mapInArrow(as_report, "x binary"), identity, sink)
+        try:
+            until(lambda: len(sink.batches) == batches and internals.ran(query) is not None, query)
+            # A batch that was cut off cannot be rewritten.
+            until((tmp_path / "checkpoint" / "commits" / str(max(sink.batches))).exists, query)
+            tasks = internals.ran(query).tasks
+            return sum(task.stage == max(one.stage for one in tasks) for task in tasks)
+        finally:
+            query.stop()
+
+    assert run(1) == 2
+    repartition_state(standalone_host.spark, identity.checkpoint, 3)
+    repartition_state(standalone_host.spark, identity.checkpoint, 3)
+    assert run(2) == 3
+    last = [json.loads(report) for report in sink.batches[max(sink.batches)]]
+    assert {row["value"]: row["count"] for row in last} == dict.fromkeys(range(10), 2)
+
+
+def test_the_ids_of_executors_are_those_that_are_listed(internals: SparkInternals) -> None:
+    assert internals.executor_ids() == {one.id for one in internals.executors()}
 
 
 def test_a_job_runs_on_each_executor_that_is_named(internals: SparkInternals) -> None:

@@ -23,6 +23,8 @@ from penstock.errors import PenstockError
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 POLL = 0.05
+#: An operator that has had nothing to do for so long is not waited for.
+IDLE_SECONDS = 3.0
 #: The usual gap between two batches is the median of so many.
 USUAL_GAPS = 20
 #: A state store that is not warm after so long is left to its first batch.
@@ -164,6 +166,7 @@ class RunningEngine:
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
         counted: dict[str, int] = {}
+        idle_since: dict[str, float] = {}
         seen: dict[str, Seen] = {}
         waiting = {name for name in operators if run.query(name).feeds}
         while waiting:
@@ -172,14 +175,15 @@ class RunningEngine:
             self._require(new)
             for name in sorted(waiting):
                 published = run.statistics.batches(name)
-                if published == counted.get(name) or not (placed := self._seen(name, at)):
+                if published != counted.get(name):
                     counted[name] = published
-                    if run.query(name).intake.idle:
+                    placed = self._seen(name, at)
+                    if placed is not None and placed.agrees(name, run.arrangement.requested):
+                        seen[name] = placed
                         waiting.discard(name)
-                    continue
-                counted[name] = published
-                if placed.agrees(name, run.arrangement.requested):
-                    seen[name] = placed
+                if not run.query(name).intake.idle:
+                    idle_since[name] = time.monotonic()
+                elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
                     waiting.discard(name)
             if waiting and time.monotonic() > deadline:
                 raise PenstockError(

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.channels.catalog import Catalog
@@ -100,11 +102,11 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         begin(run.catalog, operator, tasks)
         try:
             seconds = _rewrite(run, operator, tasks)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             give_up(run.catalog)
             raise PenstockError(
                 "REPARTITION_FAILED",
-                f'Spark could not repartition "{operator}": {str(error).splitlines()[0]}',
+                f'Spark could not repartition "{operator}": {_reason(error)}.',
                 "It goes on with the tasks it had.",
             ) from error
         record_tasks(run.catalog, operator, tasks)
@@ -123,11 +125,17 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
         try:
             repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
             return time.monotonic() - began
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             if "LAST_BATCH_FAILED" not in str(error):
                 raise
         run.finish_batch(operator)
     raise _failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")
+
+
+def _reason(error: Exception) -> str:
+    """The line of Spark's message that says what is wrong, without the classes around it."""
+    found = re.search(r"\[[A-Z_.]+\][^\n]*", str(error))
+    return (found[0] if found else str(error).splitlines()[0]).rstrip(".")
 
 
 def _failed(message: str, hint: str) -> PenstockError:

@@ -132,7 +132,7 @@ def repartition_state(spark: SparkSession, checkpoint: str, partitions: int) -> 
     """Have Spark rewrite the state in a stopped query's checkpoint; done already is done."""
     try:
         spark._streamingCheckpointManager.repartition(checkpoint, partitions)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:  # not all of Spark's errors have a class in Python
         if "SHUFFLE_PARTITIONS_ALREADY_MATCH" not in str(error):
             raise
 

@@ -1,0 +1,105 @@
+"""What is planned and what is requested stay apart; what was observed last is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock import Topology, sinks, sources
+from penstock.channels.catalog import Catalog
+from penstock.cluster.model import Cluster, Placement
+from penstock.engine import arrangement
+from penstock.engine.arrangement import Arrangement
+from penstock.engine.observing import Seen
+from penstock.topology.definition import TopologyDefinition
+
+CLUSTER = Cluster.of(["a", "b"], 1, cores=2)
+A, B = CLUSTER.slots
+
+
+def keep(frame):
+    return frame
+
+
+def declared(instances: int = 2) -> TopologyDefinition:
+    topology, schema = Topology("t"), "id long, value double"
+    rows = topology.source("s", sources.rate(1, sources.numbers()))
+    kept = topology.keyed("k", keep, inputs=[rows], key="id", schema=schema, tasks=4, instances=instances)
+    topology.sink("out", sinks.noop(), inputs=[kept])
+    return topology.definition()
+
+
+PLANNED = Placement({"s": {A: 1}, "k": {A: 1, B: 1}, "out": {B: 1}}, {"k": (A, B, A, B)})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path):
+    catalog = Catalog.open(f"sqlite:///{tmp_path / 'catalog.sqlite'}", "t", synchronous="NORMAL")
+    yield catalog
+    catalog.close()
+
+
+def test_what_is_requested_follows_the_slots_and_the_plan_stays() -> None:
+    usable = [frozenset({A, B})]
+    arranged = Arrangement(PLANNED, lambda: usable[0])
+    assert arranged.requested == PLANNED
+    assert arranged.changed_at == 0.0
+    usable[0] = frozenset({A})
+    assert arranged.requested.slots == {A}
+    assert arranged.planned is PLANNED
+    lost_at = arranged.changed_at
+    assert lost_at > 0
+    assert arranged.requested is arranged.requested, "computed once"
+    usable[0] = frozenset({A, B})
+    assert arranged.requested == PLANNED
+    assert arranged.changed_at >= lost_at
+
+
+def test_another_plan_is_requested_at_once() -> None:
+    arranged = Arrangement(PLANNED, lambda: frozenset({A, B}))
+    other = Placement({**PLANNED.instances, "out": {A: 1}}, PLANNED.tasks)
+    arranged.plan(other)
+    assert arranged.requested == other == arranged.planned
+
+
+def test_a_placement_is_remembered_with_the_slots_of_this_cluster(catalog: Catalog) -> None:
+    assert arrangement.recorded(catalog, declared(), CLUSTER) is None
+    arrangement.record(catalog, declared(), PLANNED)
+    again = arrangement.recorded(catalog, declared(), CLUSTER)
+    assert again == PLANNED
+    assert {slot.cores for slot in again.slots} == {2}, "a slot's cores are the cluster's, and not remembered"
+
+
+def test_slots_that_are_not_there_any_more_are_repaired(catalog: Catalog) -> None:
+    arrangement.record(catalog, declared(), PLANNED)
+    smaller = Cluster.of(["a"], 1)
+    assert arrangement.recorded(catalog, declared(), smaller).slots == set(smaller.slots)
+
+
+def test_a_user_who_declares_other_instances_gets_them(catalog: Catalog) -> None:
+    arrangement.record(catalog, declared(2), PLANNED)
+    assert arrangement.recorded(catalog, declared(3), CLUSTER) is None
+
+
+def test_a_change_that_was_under_way_is_known(catalog: Catalog) -> None:
+    assert arrangement.unfinished_change(catalog) == ""
+    arrangement.note_change(catalog, "k: task 0 on b/0")
+    assert arrangement.unfinished_change(catalog) == "k: task 0 on b/0"
+    arrangement.note_change(catalog, "")
+    assert arrangement.unfinished_change(catalog) == ""
+
+
+@pytest.mark.parametrize(
+    ("seen", "agrees"),
+    [
+        (Seen(1, 0.0, {A: 1}, {0: A, 1: B}), True),
+        (Seen(1, 0.0, {}, {}), True),
+        (Seen(1, 0.0, {A: 1}, {0: B}), False),
+        (Seen(1, 0.0, {A: 1}, {9: A}), False),
+        (Seen(1, 0.0, {A: 1}, {}, frozenset({"7"})), False),
+    ],
+)
+def test_what_is_seen_agrees_with_a_placement_or_not(seen: Seen, agrees: bool) -> None:
+    assert seen.agrees("k", PLANNED) is agrees
+    assert not Seen(1, 0.0, {B: 1}).agrees("s", PLANNED)
