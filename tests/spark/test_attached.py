@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from steered import check_everything
 
 from penstock.cluster.standalone import StandaloneCluster
 
@@ -42,5 +43,34 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
         assert summary["unplaced"] is None
         assert summary["as_planned"] is True
         assert theirs.cluster.machines, "their cluster must go on"
+    finally:
+        theirs.stop()
+
+
+@pytest.mark.timeout(400)
+def test_machines_leave_and_come_on_somebody_else_s_cluster(tmp_path: Path) -> None:
+    theirs = StandaloneCluster(2, 1, 1, 8, tmp_path / "theirs")
+    theirs.start()
+    try:
+        script = Path(__file__).parent / "attached_changes.py"
+        done = subprocess.run(
+            [sys.executable, str(script), str(tmp_path), theirs.master_url],
+            capture_output=True,
+            text=True,
+            env=os.environ | theirs.driver_environment(),
+            timeout=350,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        saw = json.loads(done.stdout.splitlines()[-1])
+        first, second = "127.0.0.2", "127.0.0.3"
+        assert saw["removed"] == ["done", "machines were to be removed", [first, second], [second]]
+        assert saw["added"][0] == "done", saw["added"]
+        assert saw["added"][2:] == ["new-1", [first, second]], "it is known by the host on which it came up"
+        assert saw["twice"] == "nothing to do"
+        assert saw["tag"] == [f"{first}/0", f"{second}/0"]
+        assert saw["drained"]
+        assert len(theirs.cluster.machines) == 2, "their workers are none of our business"
+        check_everything(tmp_path, saw["emitted"])
     finally:
         theirs.stop()
