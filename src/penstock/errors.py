@@ -114,5 +114,8 @@ ERRORS: Mapping[str, str] = {
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
     "HOUSEKEEPING_FAILED": "Segments that every reader has committed could not be deleted, again and again.",
     "BAD_PLACEMENT": "A placement does not fit the topology or the cluster.",
+    # what decides about scaling
+    "UNKNOWN_STRATEGY": "There is no scaling strategy of this name.",
+    "BAD_LOAD": "The measured rates describe no graph that a strategy can decide on.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }
