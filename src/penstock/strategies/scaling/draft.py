@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.cluster.model import Machine, Placement, Slot
 from penstock.errors import PenstockError
@@ -20,10 +20,12 @@ class Draft:
                     "BAD_PLACEMENT", f'"{operator.name}" has no instance.', "Place what the load was measured on."
                 )
         self.before = placement
-        self.instances = {name: dict(slots) for name, slots in placement.instances.items()}
+        self.instances: dict[str, Mapping[Slot, int]] = dict(placement.instances)
+        self._changed: dict[str, dict[Slot, int]] = {}
         self.on: Counter[Slot] = Counter()
         for slots in placement.instances.values():
-            self.on.update(slots)
+            for slot, count in slots.items():
+                self.on[slot] += count
         self._capacity = rules.slot_capacity
 
     def room(self, slots: Iterable[Slot]) -> int | None:
@@ -39,23 +41,27 @@ class Draft:
         return slot if slot is not None and self.room([slot]) != 0 else None
 
     def add(self, operator: str, slot: Slot) -> None:
-        slots = self.instances[operator]
+        slots = self._slots(operator)
         slots[slot] = slots.get(slot, 0) + 1
         self.on[slot] += 1
 
     def move(self, operator: str, origin: Slot, to: Slot) -> None:
-        slots = self.instances[operator]
+        slots = self._slots(operator)
         slots[origin] -= 1
         self.on[origin] -= 1
         if not slots[origin]:
             del slots[origin]
         self.add(operator, to)
 
+    def _slots(self, operator: str) -> dict[Slot, int]:
+        if operator not in self._changed:
+            self.instances[operator] = self._changed[operator] = dict(self.instances[operator])
+        return self._changed[operator]
+
     def placement(self) -> Placement:
         tasks = dict(self.before.tasks)
-        for operator, slots in self.before.tasks.items():
-            if self.instances[operator] != dict(self.before.instances[operator]):
-                tasks[operator] = follow(slots, self.before.instances[operator], self.instances[operator])
+        for operator in self._changed.keys() & tasks.keys():
+            tasks[operator] = follow(tasks[operator], self.before.instances[operator], self.instances[operator])
         return Placement(self.instances, tasks)
 
 

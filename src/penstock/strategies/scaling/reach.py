@@ -75,18 +75,19 @@ class Reach:
         self._count([self._bit[place]])
 
     def _ask(self, nodes: Places) -> None:
-        new = np.unique(nodes[~self._asked[nodes]])
+        new = nodes[~self._asked[nodes]]
         if new.size:
             self._asked[new] = True
-            self._update([], new.tolist(), [])
+            self._update([], np.unique(new).tolist(), [])
 
     def _update(self, flipped: Sequence[int], asked: Sequence[int], dropped: Sequence[int]) -> None:
         self._stale[self._sets.update(flipped, asked, dropped)] = True
 
     def _refresh(self, nodes: Places) -> None:
         """Sums are made when they are asked for: most sets change more often than anyone looks at their sum."""
-        wanted = np.unique(nodes[self._stale[nodes]])
+        wanted = nodes[self._stale[nodes]]
         if wanted.size:
+            wanted = np.unique(wanted)
             sets = [self._sets.sets[node] for node in wanted.tolist()]
             self._packed[:, wanted] = packed(sets, len(self._sinks)).T
             self._sums[wanted] = units_of(sets, self._counted)

@@ -69,7 +69,10 @@ def _scale_out(
         if place is None or slot is None:
             break
         operator = load.operators[place].name
-        steps.append(Step(operator, slot, _reason(projection, place), figures=_figures(projection, place)))
+        figures = _figures(projection, place)
+        steps.append(
+            Step(operator, slot, _reason(projection.congested[place], **figures), None, tuple(figures.items()))
+        )
         draft.add(operator, slot)
         projection.give(place)
     if not steps:
@@ -101,18 +104,17 @@ def _target(load: Load, projection: Projection, most: Floats) -> int | None:
     return int(places[projection.ratio[places].argmax()])
 
 
-def _figures(projection: Projection, place: int) -> tuple[tuple[str, float], ...]:
-    return (
-        ("input", float(projection.input[place])),
-        ("processing", float(projection.processing[place])),
-        ("ratio", float(projection.ratio[place])),
-        ("etp", projection.etp(place)),
-        ("instances", float(projection.instances[place])),
-    )
+def _figures(projection: Projection, place: int) -> dict[str, float]:
+    return {
+        "input": float(projection.input[place]),
+        "processing": float(projection.processing[place]),
+        "ratio": float(projection.ratio[place]),
+        "etp": projection.etp(place),
+        "instances": float(projection.instances[place]),
+    }
 
 
-def _reason(projection: Projection, place: int) -> str:
-    ratio, etp = projection.ratio[place], projection.etp(place)
-    if projection.congested[place]:
+def _reason(congested: bool, ratio: float, etp: float, **_: float) -> str:
+    if congested:
         return f"congested (input / processing = {ratio:.2f}), and its ETP of {etp:.1%} is the highest of those"
     return f"no congested operator can use one: a source gets it, that with the highest ETP ({etp:.1%})"
