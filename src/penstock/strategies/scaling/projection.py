@@ -89,7 +89,9 @@ class PaperProjection:
         grown = (self.instances / self._first).tolist()
         operators = list(self._load.operators)
         for place in np.flatnonzero(self.instances > self._first).tolist():
-            operators[place] = replace(operators[place], processing=float(self.processing[place]))
+            one, processing = operators[place], float(self.processing[place])
+            capacity = None if one.capacity is None else one.capacity * grown[place]
+            operators[place] = replace(one, processing=processing, capacity=capacity)
         position = self._load.position
         streams = [
             replace(stream, rate=stream.rate * grown[place])
