@@ -124,5 +124,8 @@ ERRORS: Mapping[str, str] = {
     "NOT_OBSERVED": "A change of placement was not seen on Spark in time.",
     "CANCELLED": "A change was cancelled while it was being carried out.",
     "REPARTITION_FAILED": "The state of a keyed operator could not be cut into another number of tasks.",
+    # what decides about scaling
+    "UNKNOWN_STRATEGY": "There is no scaling strategy of this name.",
+    "BAD_LOAD": "The measured rates describe no graph that a strategy can decide on.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }

@@ -15,17 +15,18 @@ from penstock.topology.definition import Keyed, TopologyDefinition
 
 
 def round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
+    instances = {operator.name: operator.instances for operator in definition.operators}
+    tasks = {operator.name: operator.tasks for operator in definition.operators if isinstance(operator, Keyed)}
+    return deal(instances, tasks, cluster)
+
+
+def deal(instances: Mapping[str, int], tasks: Mapping[str, int], cluster: Cluster) -> Placement:
+    """So many instances of each operator, and so many tasks of each keyed one, in the order in which they are given."""
     if not cluster.slots:
         raise PenstockError("BAD_PLACEMENT", "the cluster has no slot.", "Add a machine.")
     dealer = cycle(_across_machines(cluster))
-    instances: dict[str, dict[Slot, int]] = {}
-    tasks: dict[str, tuple[Slot, ...]] = {}
-    for operator in definition.operators:
-        dealt = Counter(islice(dealer, operator.instances))
-        instances[operator.name] = dict(dealt)
-        if isinstance(operator, Keyed):
-            tasks[operator.name] = deal_tasks(operator.tasks, dealt)
-    return Placement(instances, tasks)
+    dealt = {operator: Counter(islice(dealer, count)) for operator, count in instances.items()}
+    return Placement(dealt, {operator: deal_tasks(count, dealt[operator]) for operator, count in tasks.items()})
 
 
 def deal_tasks(tasks: int, slots: Mapping[Slot, int]) -> tuple[Slot, ...]:

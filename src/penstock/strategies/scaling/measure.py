@@ -1,0 +1,111 @@
+"""What a scaling operation did to the throughput, from a timeline of samples: pure functions, no clock.
+
+A sample at t is the throughput since the sample before it, so it stands for the time between the two.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+#: The paper's band around the post-scale mean (Stela, section IV-D).
+BAND = 0.05
+#: Below this share of the throughput an operation counts as an interruption.
+INTERRUPTED = 0.9
+
+
+@dataclass(frozen=True)
+class Sample:
+    #: Seconds, on any clock.
+    at: float
+    #: Rows a second that arrived at the sinks, weighted.
+    throughput: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Rates in rows a second, times in seconds from the start of the operation; None: not within the timeline."""
+
+    before: float
+    after: float
+    #: Section IV-D: twice above and twice below the post-scale mean, within 5% of it.
+    convergence: float | None
+    #: The thesis, section 7.2: the same within one standard deviation.
+    convergence_sigma: float | None
+    #: Ours, stricter: from here on to the end of the timeline no sample is more than 5% off.
+    settled: float | None
+    time_at_zero: float
+    time_below: float
+
+
+def measure(timeline: Sequence[Sample], start: float, window: float) -> Measurement:
+    """The operation began at `start`; the last `window` seconds before it, and of the timeline, are compared.
+
+    The papers' post-scale mean M and standard deviation sigma are taken over that last window: over all samples since
+    the start the interruption itself would be in the yardstick.
+    """
+    after = [sample for sample in timeline if sample.at > start]
+    end = after[-1].at if after else start
+    settled = [sample.throughput for sample in after if sample.at > end - window]
+    before_mean = _mean(sample.throughput for sample in timeline if start - window < sample.at <= start)
+    after_mean = _mean(settled)
+    sigma = statistics.pstdev(settled) if settled else 0.0
+    # What is lost for good, on scale-in, is no interruption.
+    limit = INTERRUPTED * min(before_mean, after_mean)
+    return Measurement(
+        before_mean,
+        after_mean,
+        convergence(after, start, after_mean, BAND * after_mean),
+        convergence(after, start, after_mean, sigma),
+        settling(after, start, after_mean, BAND * after_mean),
+        time_below(timeline, start, 0.0),
+        time_below(timeline, start, limit) if limit > 0 else time_below(timeline, start, 0.0),
+    )
+
+
+def convergence(samples: Iterable[Sample], start: float, M: float, band: float) -> float | None:
+    """Seconds until two samples above and two below M have been seen, each within the band.
+
+    Samples on either side need not take turns, and those outside the band are passed over. One that is exactly M, as on
+    a line without noise, stands for both sides.
+    """
+    above = below = 0
+    for sample in samples:
+        off = sample.throughput - M
+        if abs(off) > band:
+            continue
+        above += off >= 0
+        below += off <= 0
+        if above >= 2 and below >= 2:
+            return sample.at - start
+    return None
+
+
+def settling(samples: Sequence[Sample], start: float, M: float, band: float) -> float | None:
+    """Seconds until the throughput stays within the band to the end."""
+    since: float | None = None
+    for sample in samples:
+        if abs(sample.throughput - M) > band:
+            since = None
+        elif since is None:
+            since = sample.at - start
+    return since
+
+
+def time_below(timeline: Sequence[Sample], start: float, limit: float) -> float:
+    """Seconds after the start at a throughput below the limit; a limit of 0 counts those at zero."""
+    total, last = 0.0, start
+    for sample in timeline:
+        if sample.at <= start:
+            continue
+        if sample.throughput < limit or sample.throughput == 0:
+            total += sample.at - last
+        last = sample.at
+    return total
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found) if found else 0.0

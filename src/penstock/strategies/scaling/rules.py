@@ -1,0 +1,28 @@
+"""What a user may set about scaling decisions; the defaults are the papers'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True)
+class Rules:
+    #: CongestionRate (Stela, section II-C): congested above this ratio of input to processing.
+    alpha: float = 1.2
+    #: The most instances, of all operators together, on one slot; None is no bound.
+    slot_capacity: int | None = None
+    #: What draws the machines that Storm's default removes: the same seed draws the same machines.
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise PenstockError("BAD_SETTING", f"alpha={self.alpha!r} must be above 0.", "The papers use 1.2.")
+        if self.slot_capacity is not None and self.slot_capacity < 1:
+            raise PenstockError(
+                "BAD_SETTING", f"slot_capacity={self.slot_capacity!r} must be at least 1.", "Leave it out for no bound."
+            )
+
+
+PAPER = Rules()

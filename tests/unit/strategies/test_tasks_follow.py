@@ -1,0 +1,29 @@
+"""Tasks follow instances; as few as possible move."""
+
+from __future__ import annotations
+
+from penstock.cluster.model import Cluster
+from penstock.strategies.scaling.tasks import follow
+
+A, B, C = Cluster.of("abc", 1).slots
+
+
+def test_a_new_instance_takes_its_share_from_where_an_instance_has_most() -> None:
+    assert follow((A, A, A, B, B, B), {A: 1, B: 1}, {A: 1, B: 1, C: 1}) == (A, A, C, B, B, C)
+
+
+def test_nobody_moves_where_instances_stayed() -> None:
+    tasks = (A, A, A, A, B)
+    assert follow(tasks, {A: 1, B: 1}, {A: 1, B: 1}) == tasks
+
+
+def test_one_more_instance_on_a_slot_takes_tasks_too() -> None:
+    assert follow((A, A, A, B, B, B), {A: 1, B: 1}, {A: 2, B: 1}) == (A, A, A, B, B, A)
+
+
+def test_a_slot_without_instances_gives_all_to_those_that_got_them() -> None:
+    assert follow((A, B, C, C), {A: 1, B: 1, C: 1}, {A: 1, B: 2}) == (A, B, B, B)
+
+
+def test_a_slot_with_fewer_instances_keeps_its_share() -> None:
+    assert follow((A, A, A, A), {A: 2}, {A: 1, B: 1}) == (A, A, B, B)
