@@ -202,6 +202,7 @@ class StandaloneCluster:
             if not self._master.alive:
                 if self._may_restart("master"):
                     done.append(f"the master had ended (exit code {self._master.exit_code}): started again")
+                    self._master.terminate(0)  # nothing is left to end but our line to its guard
                     self._master = self._launch("master", LOOPBACK, daemons.master_command(self._ports))
                 return done
             if daemons.Ports.read(self._master.log.read_text(errors="replace")) is None:
@@ -210,6 +211,7 @@ class StandaloneCluster:
                 if not worker.process.alive and self._may_restart(host):
                     ended = worker.process.exit_code
                     done.append(f"the worker of {host} had ended (exit code {ended}): started again")
+                    worker.process.terminate(0)
                     self._workers[host] = Worker(worker.machine, self._launch_worker(host))
             return done
 
