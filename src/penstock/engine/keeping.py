@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.errors import PenstockError
 
@@ -52,7 +53,8 @@ class Keeper:
     def _keep(self) -> None:
         next_sweep = time.monotonic() + self._sweep_seconds
         while not self._ending.wait(min(KEEP_SECONDS, self._sweep_seconds)):
-            self._mend()
+            with suppress(Exception):  # a JVM that is about to end: whoever asks the run how it is will hear of it
+                self._mend()
             if time.monotonic() < next_sweep:
                 continue
             next_sweep = time.monotonic() + self._sweep_seconds

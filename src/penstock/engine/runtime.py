@@ -24,6 +24,7 @@ from penstock.engine.observing import Seen, observe
 from penstock.engine.opening import open_catalog, open_environment
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
+from penstock.engine.slots import to_nobody
 from penstock.engine.spark_internals import repartition_state
 from penstock.engine.splitting import Bundle, bundles_of
 from penstock.engine.state_folder import StateFolder
@@ -290,6 +291,7 @@ class Run:
         self._stopped = True
         self._keeper.stop()
         self.host.slots.forget(self._slots_changed)
+        self.host.slots.happened = to_nobody
         for operator in self.definition.operators:
             if operator.name in self._queries:
                 self._queries[operator.name].stop()

@@ -24,6 +24,10 @@ WARM_ATTEMPTS = 3
 Happened = Callable[[str, str], None]
 
 
+def to_nobody(kind: str, text: str) -> None:
+    """Nobody wants to hear what happens."""
+
+
 class Slots:
     """The slots of a host. Without Spark's internals, or on a local cluster, a slot is only a name, always usable."""
 
@@ -41,7 +45,7 @@ class Slots:
         self._leaving: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
         #: Hears of faults and recoveries: ("fault", "executor 3 of 127.0.0.2/0 is gone").
-        self.happened: Happened = lambda kind, text: None
+        self.happened: Happened = to_nobody
         self._ending = threading.Event()
         self._watcher: threading.Thread | None = None
 
