@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs bench-engine faults
+.PHONY: demo test lint format docs bench-engine bench-live faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -29,6 +29,11 @@ format: $(TOOLS)
 # Penstock beside plain Structured Streaming; about 15 minutes. The table goes to benchmarks/results.
 bench-engine: $(TOOLS)
 	@$(PYTHON) benchmarks/engine.py
+
+# What each live change does to a stream's output, beside plain Structured Streaming; about 20 minutes on a machine that
+# does nothing else. The table goes to benchmarks/results.
+bench-live: $(TOOLS)
+	@$(PYTHON) benchmarks/live.py
 
 # Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
 faults: $(TOOLS)

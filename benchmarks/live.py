@@ -1,0 +1,259 @@
+"""What each live action does to a stream's output, beside what a user of Spark has today: `make bench-live`.
+
+Every round runs three processes one after the other, each with a cluster of its own: Penstock carries each action out
+once under load; plain Structured Streaming does what it can, at Spark's default locality wait; and again without a
+wait. Same machines, rows, keys and state.
+
+    python benchmarks/live.py [--rounds 3] [--state-mb 10] [--rate 1000] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+from live_gaps import Measured
+from live_load import TASKS, Load
+from results import Bar, finish, machine, write_results
+
+METHOD = """\
+Both sides: two machines of one slot and one more to come, 8 state partitions in RocksDB with changelogs, rows of a rate
+source -> a Python map -> count and largest text by key. Rows come out once a second on both sides. For plain that is
+what Spark's rate source gives, which makes rows by the second; Penstock's operators were set to start a batch a second
+(batch_linger=1), all else is its default. This was fixed before the runs: a gap can be held against a gap only if they
+are alike, and a second leaves both sides time to spare between batches. A gap is the time between two batches that have
+come out: of Penstock's sink (parquet files), of plain's foreachBatch (which writes to Spark's no-op sink: less work).
+
+Per action: the median gap of the calm before it, and the longest gap that ends between its begin and some seconds after
+its end. Throughput is rows out over five median gaps, a batch's rows spread over the median gap before its end; "below
+90%" are the seconds in which it was below 90% of that in the calm before, of so many watched, and in brackets the same
+for the calm itself. State load is what Spark reports
+(rocksdbLoadLatencyMs) for the batch with the most of it, summed over its tasks, which load side by side; the bar takes
+off only the average of one task that moved. Figures are medians over the rounds; ratios are those of each round, with
+their spread.
+
+Plain is treated kindly: its session stays up while the query is stopped, and it is stopped right after a batch. A
+machine that comes gets no state from Spark, so the query is stopped and started again before it is decommissioned.
+"""
+#: What the processes are called, and the spark.locality.wait of the plain ones (empty: Spark's default).
+PENSTOCK, PLAIN, NO_WAIT = "penstock", "plain", "plain, locality.wait=0"
+WAITS = {PLAIN: "", NO_WAIT: "0s"}
+Found = dict[tuple[str, str], list[Measured]]
+
+
+# One process: one engine, each action once.
+
+
+def measure(engine: str, load: Load, folder: Path) -> dict[str, Any]:
+    def say(text: str) -> None:
+        print(f"# {text}", flush=True)
+
+    if engine == PENSTOCK:
+        import live_penstock
+
+        return live_penstock.measure(load, folder, say)
+    import live_plain
+
+    return live_plain.measure(load, folder, WAITS[engine], say)
+
+
+def end_with_parent() -> None:
+    """Leave in order on SIGTERM, and when the process that started this one is gone, in whatever way."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    def watch() -> None:
+        while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when Python ends
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent, which then ends this
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def in_a_process(engine: str, load: Load, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    folder.mkdir()
+    log = folder / "log"
+    command = [sys.executable, __file__, "--one", engine, json.dumps(asdict(load)), str(folder)]
+    environment = os.environ | {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder / "scratch")}
+    answer = None
+    with log.open("wb") as errors:
+        pipe = subprocess.PIPE
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment, text=True)
+    try:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("# "):
+                say(line[2:].rstrip())
+            elif line.startswith("= "):
+                answer = json.loads(line[2:])
+        code = child.wait()
+    finally:
+        child.terminate()  # does nothing if it has ended
+        try:
+            child.wait(60)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    if code or answer is None:
+        raise RuntimeError(f"{engine} failed ({code}):\n{log.read_text(errors='replace')[-6000:]}")
+    return dict(answer)
+
+
+# Putting it together.
+
+
+def table(found: Found, say: Callable[[str], None]) -> None:
+    say(
+        "| engine | action | rounds | median gap before (s) | longest gap (s) | ratio (from - to) | action took (s) "
+        "| s below 90% of s watched (calm) | state load (s) | tasks moved |"
+    )
+    say("| --- |" + " --- |" * 9)
+    for (engine, action), all_of_it in found.items():
+
+        def mid(get: Callable[[Measured], float], of: Sequence[Measured] = all_of_it) -> float:
+            return statistics.median(get(one) for one in of)
+
+        ratios = sorted(one.ratio for one in all_of_it)
+        say(
+            f"| {engine} | {action} | {len(all_of_it)} | {mid(lambda one: one.median_gap):.2f} "
+            f"| {mid(lambda one: one.longest_gap):.2f} "
+            f"| {statistics.median(ratios):.2f} ({ratios[0]:.2f} - {ratios[-1]:.2f}) | {mid(lambda one: one.took):.1f} "
+            f"| {mid(lambda one: one.below):.1f} of {mid(lambda one: one.watched):.1f} "
+            f"({mid(lambda one: one.below_before):.1f}) | {mid(lambda one: one.load):.2f} "
+            f"| {', '.join(str(one.moved) for one in all_of_it)} |"
+        )
+    say("\nLongest gaps, round by round (s), and in brackets the median gaps before:\n")
+    for (engine, action), all_of_it in found.items():
+        values = ", ".join(f"{one.longest_gap:.2f} ({one.median_gap:.2f})" for one in all_of_it)
+        say(f"- {engine}, {action}: {values}")
+    say("")
+
+
+def bars(found: Found) -> list[Bar]:
+    """Where an action has two directions, the worse one counts."""
+
+    def worst(get: Callable[[Measured], float], *actions: str) -> float:
+        return max(statistics.median(get(one) for one in found[PENSTOCK, action]) for action in actions)
+
+    def gap(engine: str, action: str) -> float:
+        return statistics.median(one.longest_gap for one in found[engine, action])
+
+    removal = gap(PENSTOCK, "remove a machine")
+    zero = gap(NO_WAIT, "decommission")
+    instances = worst(lambda one: one.ratio, "set instances: up", "set instances: down")
+    moves = worst(lambda one: one.ratio_but_load, "move 2 tasks: there", "move 2 tasks: back")
+    return [
+        Bar("1. set instances: longest gap / median gap", instances, 1.5, at_most=True),
+        Bar("2. move 2 of 8 tasks: (longest gap - load of state) / median gap", moves, 2, at_most=True),
+        Bar(
+            "3. add a machine: longest gap / median gap",
+            worst(lambda one: one.ratio, "add a machine"),
+            1.5,
+            at_most=True,
+        ),
+        Bar(
+            "4. remove a machine with tasks: longest / median gap",
+            worst(lambda one: one.ratio, "remove a machine"),
+            2,
+            at_most=True,
+        ),
+        Bar(
+            f"5. removal: longest gap of plain decommission / Penstock's (with locality.wait=0: {zero / removal:.2f})",
+            gap(PLAIN, "decommission") / removal,
+            3,
+            at_most=False,
+        ),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--state-mb", type=float, default=10.0, help="state of each of the 8 tasks")
+    parser.add_argument("--rate", type=int, default=1000, help="rows a second")
+    parser.add_argument("--quick", action="store_true", help="one small round, not written to results")
+    parser.add_argument("--only", choices=(PENSTOCK, PLAIN, NO_WAIT), help="one engine, and no bars: for development")
+    parser.add_argument("--one", nargs=3, metavar=("ENGINE", "LOAD", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        engine, load, folder = arguments.one
+        end_with_parent()
+        print(f"= {json.dumps(measure(engine, Load(**json.loads(load)), Path(folder)))}", flush=True)
+        return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    load = Load(arguments.rate, arguments.state_mb, before=10.0, after=5.0, warm_up=15.0)
+    rounds = arguments.rounds
+    if arguments.quick:
+        load, rounds = Load(arguments.rate, 1.0, before=6.0, after=3.0, warm_up=3.0), 1
+    engines = [arguments.only] if arguments.only else [PENSTOCK, PLAIN, NO_WAIT]
+    return report(load, rounds, engines, keep=not arguments.quick)
+
+
+def report(load: Load, rounds: int, engines: Sequence[str], keep: bool) -> int:
+    began = time.monotonic()
+    lines: list[str] = []
+    found: Found = {}
+    sizes: dict[str, list[int]] = {}
+    #: What other programs used of the processor just before each process: such a run is only as good as its calm.
+    others: list[float] = []
+    rows = 0
+
+    def say(text: str = "") -> None:
+        print(text, flush=True)
+        lines.append(text)
+
+    with tempfile.TemporaryDirectory(prefix="penstock-live-", ignore_cleanup_errors=True) as temporary:
+        for index in range(rounds):
+            for number, engine in enumerate(engines):
+
+                def tell(text: str, who: str = f"round {index + 1}, {engine}") -> None:
+                    print(f"{time.monotonic() - began:6.0f} s  {who}: {text}", file=sys.stderr, flush=True)
+
+                others.append(psutil.cpu_percent(2.0))
+                tell(f"others use {others[-1]:.0f}% of the processor")
+                answer = in_a_process(engine, load, Path(temporary) / f"{index}-{number}", tell)
+                for one in answer["actions"]:
+                    measured = Measured(**one)
+                    found.setdefault((engine, measured.action), []).append(measured)
+                sizes.setdefault(engine, []).extend(answer["state_bytes"])
+                rows += answer.get("rows", 0)
+    say(f"## Interruption of each action: {load.rate:,} rows/s, {load.keys:,} keys, {rounds} rounds, alternating")
+    say(METHOD)
+    for engine, values in sizes.items():
+        low, mid, high = min(values), statistics.median(values), max(values)
+        say(
+            f"State of one of the {TASKS} tasks of {engine} before the actions: "
+            f"{mid / 1e6:.1f} MB (from {low / 1e6:.1f} to {high / 1e6:.1f}).\n"
+        )
+    busy = ", ".join(f"{one:.0f}%" for one in others)
+    say(f"What other programs used of the processor just before each process: {busy}.\n")
+    table(found, say)
+    if len(engines) < 3:
+        return 0
+    say(f"Penstock emitted {rows:,} rows in all; after each round the count of every key was exact.\n")
+    say(f"The whole took {(time.monotonic() - began) / 60:.0f} minutes.\n")
+    judged = bars(found)
+    if keep:
+        write_results("live", lines, judged, machine())
+    return finish(judged)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The live benchmark's Penstock side: one process that carries every action out once, under load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import live_gaps
+import pyarrow.parquet as pq
+from live_gaps import Measured, Output
+from live_load import (
+    CORES,
+    MACHINES,
+    MEMORY_MB,
+    MORE_TASKS,
+    SLOTS,
+    TASK_THREADS,
+    TASKS,
+    Load,
+    Shape,
+    check_counts,
+    count,
+    row_numbers,
+)
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.cluster.model import Slot
+from penstock.cluster.plan import Plan
+from penstock.cluster.standalone import StandaloneCluster
+from penstock.controller import plans
+from penstock.engine import repartition
+from penstock.engine.changing import RunningEngine
+from penstock.engine.enact import Enactor, Status
+from penstock.engine.host import SparkHost
+from penstock.engine.manifest import BatchReport
+from penstock.engine.runtime import Run
+from penstock.engine.state_folder import StateFolder
+from penstock.engine.state_sizes import state_bytes
+from penstock.monitor.live import LiveStatistics
+
+HERE = str(Path(__file__).parent)
+#: Seconds between the starts of two batches of an operator: plain's rate source gives rows once a second.
+LINGER = 1.0
+#: Seconds over which the first rows, which fill the state, are due.
+FILLING = 5
+Say = Callable[[str], None]
+
+
+class Recorder(LiveStatistics):
+    """Statistics that also keep every batch that came out of the sink."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[Output] = []
+
+    def add(self, report: BatchReport) -> None:
+        super().add(report)
+        if report.operator == "out":
+            self.outputs.append(Output(report.finished, report.rows_in))
+
+
+class PenstockStream:
+    """A run as something to be watched."""
+
+    def __init__(self, run: Run, recorder: Recorder, load: Load) -> None:
+        self._run = run
+        self._recorder = recorder
+        self._load = load
+
+    def outputs(self) -> list[Output]:
+        return list(self._recorder.outputs)
+
+    def times(self) -> list[float]:
+        return [one.at for one in self.outputs()]
+
+    def loads(self) -> list[tuple[float, float]]:
+        query = self._run.query("count").query
+        known = query.recentProgress if query is not None else []
+        return [(datetime.fromisoformat(one["timestamp"]).timestamp(), live_gaps.load_of(one)) for one in known]
+
+    @property
+    def calm(self) -> bool:
+        return all(self._run.backlog(one.name) <= 3 * self._load.rate for one in self._run.definition.operators)
+
+    def check(self) -> None:
+        self._run.check()
+
+
+def topology(load: Load, folder: Path) -> Topology:
+    made = Topology("live")
+    schedule = sources.stepped([(FILLING, load.keys / FILLING), (1, load.rate)])
+    rows = made.source("rows", sources.rate(schedule, sources.generated(row_numbers, "id long")))
+    shaped = made.map("shape", Shape(load.keys), inputs=[rows], schema="key long, text string", instances=2)
+    schema = "key long, count long, size int"
+    counted = made.keyed("count", count, inputs=[shaped], key="key", schema=schema, tasks=TASKS, instances=2)
+    made.sink("out", sinks.parquet(folder / "out"), inputs=[counted])
+    return made
+
+
+def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
+    settings = Settings(batch_linger=LINGER)
+    provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
+    state = StateFolder.hold(str(folder / "state"))
+    recorder = Recorder()
+    more = {"spark.sql.streaming.numRecentProgressUpdates": "200"}
+    try:
+        say("starting a cluster")
+        with SparkHost("live", provider, settings, folder / "logs", [HERE], more) as host:
+            run = Run(topology(load, folder).definition(), host, state, settings)
+            run.statistics = recorder
+            with run:
+                stream = PenstockStream(run, recorder, load)
+                say(f"filling the state: {load.keys:,} keys")
+                live_gaps.until(stream, lambda: recorder.totals("out")[0] >= load.keys, 300, "the state to be filled")
+                live_gaps.rest(stream, load.warm_up)
+                sizes = state_bytes(run.environment.checkpoint("count"), TASKS)
+                found = Actions(run, stream, load, provider, say).all()
+                say("draining")
+                drained = run.stop()
+            emitted = recorder.totals("rows")[1]
+        if not drained:
+            raise RuntimeError("it could not be drained")
+        check_counts(pq.read_table(folder / "out", columns=["key", "count"]), emitted, load.keys)
+        say(f"{emitted:,} rows, every count is exact")
+        return {"actions": [vars(one) for one in found], "state_bytes": sizes, "rows": emitted}
+    finally:
+        state.release()
+
+
+class Actions:
+    """Each action once."""
+
+    def __init__(self, run: Run, stream: PenstockStream, load: Load, provider: StandaloneCluster, say: Say) -> None:
+        self._run = run
+        self._stream = stream
+        self._load = load
+        self._provider = provider
+        self._say = say
+        self._enactor = Enactor(RunningEngine(run))
+
+    def all(self) -> list[Measured]:
+        run = self._run
+        here = sorted(run.host.cluster.slots)
+        found = [
+            self._plan(
+                "set instances: up", lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 2))
+            ),
+            self._plan(
+                "set instances: down", lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 1))
+            ),
+        ]
+        two = [task for task, slot in enumerate(run.placement.tasks["count"]) if slot == here[0]][:2]
+        found.append(self._plan("move 2 tasks: there", lambda: plans.move_tasks("count", dict.fromkeys(two, here[1]))))
+        found.append(self._plan("move 2 tasks: back", lambda: plans.move_tasks("count", dict.fromkeys(two, here[0]))))
+        [machine] = self._provider.upcoming(1)
+        found.append(self._plan("add a machine", lambda: plans.add_machines([machine])))
+        found.append(self._plan("let it take work", lambda: self._use([*here, *machine.slots])))
+        found.append(
+            self._plan(
+                "remove a machine", lambda: plans.remove_machines(run.placement, run.host.cluster, [machine.name])
+            )
+        )
+        found.append(self._measure(f"repartition {TASKS} to {MORE_TASKS}", self._repartition))
+        return found
+
+    def _use(self, slots: list[Slot]) -> Plan:
+        placement = self._run.placement
+        both = [plans.set_instances(placement, name, dict.fromkeys(slots, 1)) for name in ("shape", "count")]
+        return Plan(tuple(action for plan in both for action in plan.actions), "the new machine was to take work")
+
+    def _plan(self, name: str, plan: Callable[[], Plan]) -> Measured:
+        return self._measure(name, lambda: self._carry_out(plan()))
+
+    def _carry_out(self, plan: Plan) -> int:
+        outcome = self._enactor.carry_out(plan)
+        if outcome.status is not Status.DONE:
+            raise RuntimeError(f"{outcome.status}: {outcome.reason}")
+        return len(outcome.placed.moves)
+
+    def _repartition(self) -> int:
+        repartition.carry_out(self._run, "count", MORE_TASKS)
+        return MORE_TASKS
+
+    def _measure(self, name: str, act: Callable[[], int]) -> Measured:
+        self._say(name)
+        began = time.time()
+        found = live_gaps.measure(self._stream, name, act, self._load.before, self._load.after)
+        faults = [one.text for one in self._run.happenings if one.at > began and one.kind == "fault"]
+        self._say(
+            f"  longest gap {found.longest_gap:.2f} s, median before {found.median_gap:.2f} s, load {found.load:.2f} s"
+            + (f"; faults: {faults}" if faults else "")
+        )
+        return found
