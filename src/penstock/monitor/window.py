@@ -37,7 +37,10 @@ class Window:
     def __init__(self, interval: float, samples: int, since: float) -> None:
         self._interval = interval
         self._samples = samples
+        #: Held for as long as it takes to add a sample. Merging can take longer, and must not hold up those who
+        #: publish: it has a lock of its own, which is always taken first.
         self._lock = threading.Lock()
+        self._merging = threading.Lock()
         self._begin(since)
 
     @staticmethod
@@ -62,25 +65,29 @@ class Window:
 
     def restart(self, at: float) -> None:
         """Forget everything: what was measured before a reconfiguration says nothing about what is now."""
-        with self._lock:
+        with self._merging, self._lock:
             self._begin(at)
 
     def totals(self, now: float) -> WindowTotals:
-        with self._lock:
-            for interval in self._collector.close(now):
+        with self._merging:
+            with self._lock:
+                closed = self._collector.close(now)
+                going_on = merge_operators(*(interval.operators for interval in self._collector.open))
+                counted_from = dict(self._counted_from)
+            for interval in closed:
                 self._sliding.push(interval)
             start = (now // self._interval - self._samples) * self._interval
             self._sliding.drop_before(start)
             since = max(self._since, start)
-            parts = [*self._sliding.parts(), *(interval.operators for interval in self._collector.open)]
+            until = max(now, since)
             return WindowTotals(
                 since=since,
-                until=max(now, since),
+                until=until,
                 interval=self._interval,
-                samples=min(int((max(now, since) - since) / self._interval + 1e-9), self._samples),
+                samples=min(int((until - since) / self._interval + 1e-9), self._samples),
                 full=self._samples,
-                operators=merge_operators(*parts),
-                counted_from={name: at for name, at in self._counted_from.items() if at > since},
+                operators=merge_operators(*self._sliding.parts(), going_on),
+                counted_from={name: at for name, at in counted_from.items() if at > since},
             )
 
     def _begin(self, since: float) -> None:
