@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.metric import METRICS, Fold
-from penstock.monitor.series import SeriesKey
+from penstock.monitor.series import By, SeriesKey
 from penstock.monitor.unknown import ratio
 
-By = Literal["operator", "slot", "stream"]
 Row = Mapping[str, Any]
 
 #: As many points a series, about, unless something else is asked for.

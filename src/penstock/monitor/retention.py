@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from penstock.monitor.latency import LatencySketch, merged
 from penstock.monitor.metric import METRICS, Fold
-from penstock.monitor.statistics_tables import events, series, statistics
+from penstock.monitor.statistics_tables import events, statistics
 from penstock.settings import Settings
 
 HOUR = 3600.0
@@ -37,32 +37,29 @@ def levels_of(settings: Settings) -> tuple[Level, ...]:
     )
 
 
-def roll_up(connection: sa.Connection, topology: str, level: Level, start: int, stop: int) -> None:
+def roll_up(connection: sa.Connection, blocks: Sequence[int], level: Level, start: int, stop: int) -> None:
     """Make the rows of a level for [start, stop), which are whole intervals of it, from the level below."""
-    finer = level.number - 1
     # Written out: to PostgreSQL two parameters are not the same expression, even if their values are.
     width = sa.literal_column(str(level.width), sa.BigInteger)
-    bucket = (statistics.c.time - statistics.c.time % width).label("bucket")
+    table = statistics.c
+    bucket = (table.time - table.time % width).label("bucket")
+    finer = sa.and_(table.level == level.number - 1, table.block.in_(blocks), table.time >= start, table.time < stop)
     folded = {metric.name: _folded(metric.name) for metric in METRICS.values() if metric.fold in (Fold.SUM, Fold.MAX)}
-    mine = _mine(topology, finer, start, stop)
     query = (
-        sa.select(sa.literal(level.number), statistics.c.series, bucket, *folded.values())
-        .select_from(mine)
-        .group_by(statistics.c.series, bucket)
+        sa.select(sa.literal(level.number), table.block, bucket, table.series, *folded.values())
+        .where(finer)
+        .group_by(table.block, bucket, table.series)
     )
-    connection.execute(sa.insert(statistics).from_select(["level", "series", "time", *folded], query))
-    _merge_sketches(connection, level, sa.select(statistics.c.series, bucket, statistics.c.latency).select_from(mine))
+    connection.execute(sa.insert(statistics).from_select(["level", "block", "time", "series", *folded], query))
+    with_sketch = sa.and_(finer, table.latency.is_not(None))
+    _merge_sketches(connection, level, sa.select(table.block, bucket, table.series, table.latency).where(with_sketch))
 
 
-def prune(connection: sa.Connection, level: Level, of: Sequence[int], before: int) -> None:
-    """Delete what is older of these series: one range of the index each."""
-    statement = sa.delete(statistics).where(
-        statistics.c.level == level.number,
-        statistics.c.series == sa.bindparam("of_series"),
-        statistics.c.time < sa.bindparam("before"),
-    )
-    if of:
-        connection.execute(statement, [{"of_series": one, "before": before} for one in of])
+def prune(connection: sa.Connection, blocks: Sequence[int], level: Level, before: int) -> None:
+    """Delete what is older."""
+    table = statistics.c
+    old = sa.and_(table.level == level.number, table.block.in_(blocks), table.time < before)
+    connection.execute(sa.delete(statistics).where(old))
 
 
 def prune_events(connection: sa.Connection, topology: str, before: float) -> None:
@@ -70,20 +67,6 @@ def prune_events(connection: sa.Connection, topology: str, before: float) -> Non
     newest = sa.select(sa.func.max(events.c.id)).where(events.c.topology == topology).scalar_subquery()
     old = sa.delete(events).where(events.c.topology == topology, events.c.time < before, events.c.id < newest)
     connection.execute(old)
-
-
-def _mine(topology: str, level: int, start: int, stop: int) -> sa.Join:
-    return sa.join(
-        series,
-        statistics,
-        sa.and_(
-            series.c.topology == topology,
-            statistics.c.level == level,
-            statistics.c.series == series.c.id,
-            statistics.c.time >= start,
-            statistics.c.time < stop,
-        ),
-    )
 
 
 def _folded(name: str) -> sa.ColumnElement[object]:
@@ -95,24 +78,26 @@ def _folded(name: str) -> sa.ColumnElement[object]:
 
 
 def _merge_sketches(connection: sa.Connection, level: Level, query: sa.Select[Any]) -> None:
-    found: dict[tuple[int, int], list[LatencySketch]] = defaultdict(list)
-    for one, bucket, text in connection.execute(query.where(statistics.c.latency.is_not(None))):
-        found[one, bucket].append(LatencySketch.parse(text))
+    found: dict[tuple[int, int, int], list[LatencySketch]] = defaultdict(list)
+    for block, bucket, one, text in connection.execute(query):
+        found[block, bucket, one].append(LatencySketch.parse(text))
     if not found:
         return
+    table = statistics.c
     statement = (
         sa.update(statistics)
         .where(
-            statistics.c.level == level.number,
-            statistics.c.series == sa.bindparam("of_series"),
-            statistics.c.time == sa.bindparam("of_time"),
+            table.level == level.number,
+            table.block == sa.bindparam("of_block"),
+            table.time == sa.bindparam("of_time"),
+            table.series == sa.bindparam("of_series"),
         )
         .values(latency=sa.bindparam("merged"))
     )
     connection.execute(
         statement,
         [
-            {"of_series": one, "of_time": bucket, "merged": merged(sketches).as_text()}
-            for (one, bucket), sketches in found.items()
+            {"of_block": block, "of_time": bucket, "of_series": one, "merged": merged(sketches).as_text()}
+            for (block, bucket, one), sketches in found.items()
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock.cluster.model import Placement
 from penstock.monitor.intervals import Interval
@@ -14,6 +15,7 @@ from penstock.monitor.totals import OperatorTotals, SlotTotals
 from penstock.monitor.unknown import known_sum, total
 from penstock.topology.definition import Stream, TopologyDefinition
 
+By = Literal["operator", "slot", "stream"]
 #: By metric; one that is not there was not measured.
 Figures = dict[str, int | float | str | None]
 
@@ -25,6 +27,12 @@ class SeriesKey:
     operator: str
     slot: str = ""
     stream: str = ""
+
+    @property
+    def by(self) -> By:
+        if self.stream:
+            return "stream"
+        return "slot" if self.slot else "operator"
 
 
 def figures_of(interval: Interval, definition: TopologyDefinition, placement: Placement) -> dict[SeriesKey, Figures]:

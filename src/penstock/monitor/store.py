@@ -6,9 +6,8 @@ It is a record for people and dashboards: strategies read the snapshot. Losing i
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import sqlalchemy as sa
 
@@ -19,23 +18,24 @@ from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery, SeriesHistory, answer
 from penstock.monitor.intervals import Interval
 from penstock.monitor.retention import Level, levels_of, prune, prune_events, roll_up
-from penstock.monitor.series import Figures, SeriesKey, figures_of
+from penstock.monitor.series import By, Figures, SeriesKey, figures_of
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
-_COLUMNS = tuple(column.name for column in tables.statistics.c if not column.primary_key)
+_UNMEASURED: Figures = dict.fromkeys(column.name for column in tables.statistics.c if not column.primary_key)
 
 
 class StatisticsStore:
     """One topology's share of a statistics database. Any thread may call it; one writes."""
 
-    def __init__(self, database: Database, topology: str, settings: Settings) -> None:
+    def __init__(self, database: Database, topology: str, settings: Settings, blocks: Mapping[By, int]) -> None:
         self._database = database
         self._topology = topology
         self._levels = levels_of(settings)
         self._sample_ms = settings.sample_seconds * 1000
-        self._lock = threading.Lock()
-        self._ids: dict[SeriesKey, int] = {}
+        self._blocks = blocks
+        #: What names a series in the statistics table.
+        self._ids: dict[SeriesKey, Figures] = {}
         #: Up to where everything that was sampled is written, in milliseconds; 0 until this process has written.
         self._written_to = 0
 
@@ -46,7 +46,8 @@ class StatisticsStore:
         """Open the store at an SQLite or PostgreSQL URL, and create its tables if they are missing."""
         database = Database.open(url, retries=retries, content=STATISTICS)
         database.prepare(tables.meta, tables.SCHEMA_VERSION)
-        return StatisticsStore(database, topology, settings or Settings())
+        blocks = database.run(lambda connection: _enter_blocks(connection, database, topology))
+        return StatisticsStore(database, topology, settings or Settings(), blocks)
 
     def __repr__(self) -> str:
         return f"StatisticsStore({self._database.shown}, {self._topology})"
@@ -68,16 +69,15 @@ class StatisticsStore:
     def write_rows(self, rows: Sequence[tuple[SeriesKey, int, Figures]], complete_to: float) -> None:
         """Figures by series and milliseconds since the epoch; all there will be up to `complete_to`."""
 
-        def work(connection: sa.Connection) -> None:
+        def work(connection: sa.Connection) -> dict[SeriesKey, Figures]:
             ids = self._series(connection, {key for key, _, _ in rows})
-            values = [
-                {"level": 0, "series": ids[key], "time": time, **dict.fromkeys(_COLUMNS), **figures}
-                for key, time, figures in rows
-            ]
+            values = [_UNMEASURED | figures | ids[key] | {"time": time} for key, time, figures in rows]
             connection.execute(self._database.insert(tables.statistics).on_conflict_do_nothing(), values)
+            return ids
 
         if rows:
-            self._database.run(work)
+            # Kept only now: ids of a transaction that failed were never given.
+            self._ids = self._database.run(work)
         self._written_to = max(self._written_to, _milliseconds(complete_to))
 
     def keep_house(self, now: float) -> None:
@@ -133,20 +133,19 @@ class StatisticsStore:
     # Parts of the transactions above
 
     def _keep_house(self, connection: sa.Connection, now: float) -> None:
-        complete_to = self._written_to
+        complete_to, blocks = self._written_to, list(self._blocks.values())
         for level in self._levels[1:]:
             start, stop = self._mark(connection, "rolled", level), complete_to - complete_to % level.width
             if stop > start:
-                roll_up(connection, self._topology, level, start, stop)
+                roll_up(connection, blocks, level, start, stop)
                 self._set_mark(connection, "rolled", level, stop)
             complete_to = max(start, stop)
-        mine = self._my_series(connection)
         for level, coarser in zip(self._levels, (*self._levels[1:], None), strict=True):
             before = _milliseconds(now - level.keep)
             if coarser is not None:
                 before = min(before, self._mark(connection, "rolled", coarser))
             if before > self._mark(connection, "pruned", level):
-                prune(connection, level, mine, before)
+                prune(connection, blocks, level, before)
                 self._set_mark(connection, "pruned", level, before)
         prune_events(connection, self._topology, now - self._levels[-1].keep)
 
@@ -160,45 +159,35 @@ class StatisticsStore:
 
     def _rows(
         self, connection: sa.Connection, query: HistoryQuery, level: Level, start: int, stop: int
-    ) -> Iterable[tuple[SeriesKey, int, tuple[Any, ...]]]:
-        series, statistics = tables.series, tables.statistics
-        whose = [series.c.topology == self._topology]
-        whose += [series.c.operator == query.operator] if query.operator is not None else []
-        whose.append(series.c.slot != "" if query.by == "slot" else series.c.slot == "")
-        whose.append(series.c.stream != "" if query.by == "stream" else series.c.stream == "")
-        found = connection.execute(
-            sa.select(series.c.id, series.c.operator, series.c.slot, series.c.stream).where(*whose)
-        )
-        keys = {row.id: SeriesKey(row.operator, row.slot, row.stream) for row in found}
+    ) -> Iterator[tuple[SeriesKey, int, tuple[Any, ...]]]:
+        block = self._blocks[query.by]
+        whose = [tables.series.c.block == block]
+        whose += [tables.series.c.operator == query.operator] if query.operator is not None else []
+        keys = {row.id: SeriesKey(*row[2:]) for row in connection.execute(sa.select(tables.series).where(*whose))}
+        table = tables.statistics.c
         statement = (
-            sa.select(statistics.c.time, *(statistics.c[name] for name in query.columns))
-            .where(statistics.c.level == level.number, statistics.c.series == sa.bindparam("of_series"))
-            .where(statistics.c.time >= start, statistics.c.time < stop)
-            .order_by(statistics.c.time)
+            sa.select(table.series, table.time, *(table[name] for name in query.columns))
+            .where(table.level == level.number, table.block == block, table.time >= start, table.time < stop)
+            .order_by(table.time)
         )
-        for one, key in keys.items():
-            for row in connection.execute(statement, {"of_series": one}):
-                yield key, row[0], row[1:]
+        if query.operator is not None:
+            statement = statement.where(table.series.in_(keys))
+        for row in connection.execute(statement):
+            yield keys[row[0]], row[1], row[2:]
 
-    def _series(self, connection: sa.Connection, keys: set[SeriesKey]) -> dict[SeriesKey, int]:
-        """The ids of series; those that are new are entered."""
-        with self._lock:
-            known = dict(self._ids)
-        missing = sorted(keys - known.keys())
+    def _series(self, connection: sa.Connection, keys: set[SeriesKey]) -> dict[SeriesKey, Figures]:
+        """What names each series; those that are new are entered."""
+        missing = sorted(keys - self._ids.keys())
         if not missing:
-            return known
+            return self._ids
         table = tables.series
-        rows = [{"topology": self._topology, **vars(key)} for key in missing]
+        rows = [{"block": self._blocks[key.by], **vars(key)} for key in missing]
         connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
-        found = connection.execute(sa.select(table).where(table.c.topology == self._topology))
-        known = {SeriesKey(row.operator, row.slot, row.stream): row.id for row in found}
-        with self._lock:
-            self._ids = known
-        return known
-
-    def _my_series(self, connection: sa.Connection) -> list[int]:
-        table = tables.series
-        return list(connection.scalars(sa.select(table.c.id).where(table.c.topology == self._topology)))
+        found = connection.execute(sa.select(table).where(table.c.block.in_(self._blocks.values())))
+        return {
+            SeriesKey(row.operator, row.slot, row.stream): {"level": 0, "block": row.block, "series": row.id}
+            for row in found
+        }
 
     def _mark(self, connection: sa.Connection, what: str, level: Level) -> int:
         """Up to where a level is rolled up, or deleted."""
@@ -219,3 +208,11 @@ class StatisticsStore:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _enter_blocks(connection: sa.Connection, database: Database, topology: str) -> dict[By, int]:
+    table = tables.blocks
+    rows = [{"topology": topology, "by": by} for by in get_args(By)]
+    connection.execute(database.insert(table).on_conflict_do_nothing(), rows)
+    found = connection.execute(sa.select(table).where(table.c.topology == topology))
+    return {row.by: row.id for row in found}
