@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs bench-engine
+.PHONY: demo test lint format docs bench-engine bench-statistics
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -29,6 +29,10 @@ format: $(TOOLS)
 # Penstock beside plain Structured Streaming; about 15 minutes. The table goes to benchmarks/results.
 bench-engine: $(TOOLS)
 	@$(PYTHON) benchmarks/engine.py
+
+# A day of statistics in the store: its size and how fast it is read; about 10 minutes.
+bench-statistics: $(TOOLS)
+	@$(PYTHON) benchmarks/statistics_store.py
 
 # The reference pages, from the code.
 docs: $(PACKAGE)

@@ -16,6 +16,7 @@ from penstock.monitor.unknown import known_sum, total
 from penstock.topology.definition import Stream, TopologyDefinition
 
 By = Literal["operator", "slot", "stream"]
+_TRAFFIC = ("traffic_same_slot", "traffic_same_machine", "traffic_other_machine")
 #: By metric; one that is not there was not measured.
 Figures = dict[str, int | float | str | None]
 
@@ -40,14 +41,16 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
     figures: dict[SeriesKey, Figures] = {}
     for name, totals in interval.operators.items():
         placed = {slot.name: count for slot, count in placement.instances.get(name, {}).items()}
-        figures[SeriesKey(name)] = _operator(totals, sum(placed.values()), interval.seconds)
+        traffic = _traffic(totals.traffic)
+        figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds)
         for slot in {*placed, *totals.slots} - {UNKNOWN_SLOT}:
             work = totals.slots.get(slot)
             # Nothing heard from a slot means that nothing ran there, unless something ran nobody knows where.
             if work is not None or UNKNOWN_SLOT not in totals.slots:
                 own = work or SlotTotals()
                 instances = placed.get(slot, own.instances)
-                figures[SeriesKey(name, slot=slot)] = _slot(slot, own, totals, instances, interval.seconds)
+                came = traffic.get(slot, dict.fromkeys(_TRAFFIC, 0)) if totals.traffic is not None else {}
+                figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came
     for stream in definition.streams:
         found = _stream(stream, interval)
         if found is not None:
@@ -55,7 +58,9 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
     return figures
 
 
-def _operator(totals: OperatorTotals, instances: int, seconds: float) -> Figures:
+def _operator(
+    totals: OperatorTotals, traffic: Mapping[str, Mapping[str, int]], instances: int, seconds: float
+) -> Figures:
     slots = totals.slots.values()
     last = totals.levels[-1] if totals.levels else None
     parts = totals.overhead_parts if totals.overhead_batches == totals.batches else {}
@@ -76,7 +81,10 @@ def _operator(totals: OperatorTotals, instances: int, seconds: float) -> Figures
         "waiting_seconds": totals.waiting,
         "overhead_seconds": totals.overhead,
         **{f"overhead_{part}": parts.get(part) for part in OVERHEAD_PARTS},
-        **_traffic(totals.traffic),
+        **{
+            name: sum(came[name] for came in traffic.values()) if totals.traffic is not None else None
+            for name in _TRAFFIC
+        },
         **_waiting(last.backlog if last is not None else {}),
         "unmet_rows": last.unmet_rows if last is not None else None,
         "worker_memory": known_sum(slot.memory for slot in slots),
@@ -87,8 +95,7 @@ def _operator(totals: OperatorTotals, instances: int, seconds: float) -> Figures
     }
 
 
-def _slot(slot: str, work: SlotTotals, totals: OperatorTotals, instances: int, seconds: float) -> Figures:
-    traffic = totals.traffic
+def _slot(work: SlotTotals, instances: int, seconds: float) -> Figures:
     return {
         "seconds": seconds,
         "instances": instances,
@@ -100,7 +107,6 @@ def _slot(slot: str, work: SlotTotals, totals: OperatorTotals, instances: int, s
         "bytes_out": work.bytes_out,
         "busy_seconds": work.busy,
         "cpu_seconds": work.cpu,
-        **_traffic(traffic and {way: size for way, size in traffic.items() if way[1] == slot}),
         "worker_memory": work.memory,
         "executor_memory": work.executor_memory,
     }
@@ -132,16 +138,14 @@ def _waiting(backlog: Mapping[str, Waiting]) -> Figures:
     }
 
 
-def _traffic(traffic: Mapping[Way, int] | None) -> Figures:
-    """How far the bytes came."""
-    if traffic is None:
-        return {}
-    near = {"traffic_same_slot": 0, "traffic_same_machine": 0, "traffic_other_machine": 0}
-    for (producer, consumer), size in traffic.items():
+def _traffic(traffic: Mapping[Way, int] | None) -> dict[str, dict[str, int]]:
+    """How far the bytes came that each slot read."""
+    by_slot: dict[str, dict[str, int]] = {}
+    for (producer, consumer), size in (traffic or {}).items():
         if producer == consumer:
-            near["traffic_same_slot"] += size
-        elif machine_of(producer) == machine_of(consumer):
-            near["traffic_same_machine"] += size
+            name = "traffic_same_slot"
         else:
-            near["traffic_other_machine"] += size
-    return {**near}
+            same = machine_of(producer) == machine_of(consumer)
+            name = "traffic_same_machine" if same else "traffic_other_machine"
+        by_slot.setdefault(consumer, dict.fromkeys(_TRAFFIC, 0))[name] += size
+    return by_slot
