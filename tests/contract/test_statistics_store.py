@@ -228,6 +228,14 @@ def test_what_is_too_young_to_be_rolled_up_comes_in_finer_intervals(store: Stati
     assert sum(value or 0 for value in history.values["rows"]) == 10 * (13 * MINUTE + 20)
 
 
+def test_an_interval_of_which_some_is_asked_for_is_in_the_answer(store: StatisticsStore) -> None:
+    fill(store, 13 * MINUTE + 20)
+    [inside] = ask(store, "rows", operator="split", since=T0 + 5 * MINUTE, points=1)
+    assert inside.times[0] == T0
+    [behind] = ask(store, "rows", operator="split", since=T0 + 11 * MINUTE + 5, points=1)
+    assert behind.times[:2] == [T0 + 11 * MINUTE, T0 + 12 * MINUTE]
+
+
 def test_old_intervals_go_and_longer_ones_stay(open_store: Open) -> None:
     store = open_store(statistics_samples_hours=0.1, statistics_minutes_hours=1)
     fill(store, 2 * HOUR, every=30, house=300)

@@ -90,14 +90,13 @@ class StatisticsStore:
 
         def work(connection: sa.Connection) -> list[tuple[SeriesKey, int, tuple[Any, ...]]]:
             rows: list[tuple[SeriesKey, int, tuple[Any, ...]]] = []
-            start = _milliseconds(query.since)
+            since, until, done = _milliseconds(query.since), _milliseconds(query.until), 0
             for level in reversed(self._levels[: self._level_for(connection, query) + 1]):
-                stop = _milliseconds(query.until)
-                if level.width:
-                    start -= start % level.width
-                    stop = min(stop, self._mark(connection, "rolled", level))
-                rows += self._rows(connection, query, level, start, stop)
-                start = max(start, stop)
+                stop = until if not level.width else min(until, self._mark(connection, "rolled", level))
+                # An interval that began before counts if some of it is asked for.
+                first = since - since % (level.width or 1)
+                rows += self._rows(connection, query, level, max(first, done), stop)
+                done = max(done, stop)
             return rows
 
         return answer(query, self._database.run(work))
