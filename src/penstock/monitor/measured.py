@@ -23,7 +23,7 @@ class Measured:
     operator: Operator
     totals: OperatorTotals
     seconds: float
-    #: False while its first batch is under way: nothing is counted yet, and that is not 0.
+    #: False if hardly anything but its first batch, which is under way, was in the window: that is not a rate of 0.
     counted: bool
 
     def per_second(self, count: float | None) -> float | None:
@@ -50,26 +50,27 @@ def measured_or_gap(operator: Operator, window: WindowTotals) -> Measured | Gap:
     # Every batch that counts is in the span as a whole: one that began before the window stretches it.
     if totals.first_started is not None:
         began = min(began, totals.first_started)
-    ended, under_way = window.until, _under_way(totals)
-    if under_way and totals.last_finished is not None:
-        # The rows of the batch that is under way are not counted, so neither is its time.
-        ended = totals.last_finished
-    return Measured(operator, totals, max(ended - began, 0.0), counted=bool(totals.batches) or not under_way)
+    # The rows of a batch that is under way are not counted, so neither is its time.
+    batch_since = _under_way_since(totals)
+    seconds = max((window.until if batch_since is None else batch_since) - began, 0.0)
+    counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
+    return Measured(operator, totals, seconds, counted)
 
 
-def _under_way(totals: OperatorTotals) -> bool:
-    """Whether a batch was under way when the driver looked last, and has not ended since."""
-    if not totals.levels or not totals.levels[-1].in_batch:
-        return False
-    return totals.last_finished is None or totals.last_finished <= totals.levels[-1].at
+def _under_way_since(totals: OperatorTotals) -> float | None:
+    """Since when the batch is under way that the driver saw when it looked last, if it has not ended since."""
+    since = totals.levels[-1].batch_since if totals.levels else None
+    ended = since is not None and totals.last_finished is not None and totals.last_finished > since
+    return None if ended else since
 
 
 def unmeasured(one: Measured, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:
     """What is not known of an operator that was heard of."""
     name, totals = one.operator.name, one.totals
-    running = window.until - (totals.last_finished if totals.last_finished is not None else window.since)
-    if _under_way(totals) and running > STALE_INTERVALS * window.interval:
-        yield Gap(name, "rate", f"its batch has been under way for {running:.0f} s", grave=True)
+    batch_since = _under_way_since(totals)
+    if batch_since is not None and window.until - batch_since > STALE_INTERVALS * window.interval:
+        reason = f"its batch has been under way for {window.until - batch_since:.0f} s"
+        yield Gap(name, "rate", reason, grave=True)
     elif not one.counted:
         yield Gap(name, "rate", "its first batch is under way", grave=True)
     if not totals.levels:

@@ -37,8 +37,8 @@ class Levels:
     unmet_rows: int | None = None
     #: Whether it is held back because an output channel is full.
     throttled: bool | None = None
-    #: Whether a batch is under way, whose rows nobody has counted yet.
-    in_batch: bool | None = None
+    #: When the batch began that is under way, whose rows nobody has counted yet; None if there is none.
+    batch_since: float | None = None
 
 
 @dataclass(frozen=True)

@@ -54,4 +54,4 @@ def sample(
 
 def levels(at: float, backlog: Mapping[str, int] | None = None, **more: Any) -> Levels:
     waiting = {name: Waiting(rows, rows * 8, 1.0 if rows else None) for name, rows in (backlog or {}).items()}
-    return Levels(at, waiting, **({"in_batch": False} | more))
+    return Levels(at, waiting, **more)

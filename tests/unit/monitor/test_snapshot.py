@@ -144,7 +144,7 @@ def test_a_batch_under_way_counts_neither_its_rows_nor_its_time() -> None:
     window = Window(10, 20, since=0)
     for index in range(10):
         window.add(sample("work", 4.0 * (index + 1), rows=400, seconds=4.0, slots=(work("a/1", 400, 4.0),)))
-    window.see("work", levels(43, in_batch=True))
+    window.see("work", levels(43, batch_since=40))
     operator = snapshot(window, now=43).operators["work"]
     assert operator.rate == pytest.approx(100)
     # One of the three instances works all the time.
@@ -155,7 +155,7 @@ def test_a_batch_that_began_before_the_window_stretches_it() -> None:
     window = Window(1, 4, since=0)
     for index in range(10):
         window.add(sample("work", 3.0 * (index + 1), rows=300, seconds=3.0, slots=(work("a/1", 300, 3.0),)))
-        window.see("work", levels(3.0 * (index + 1), in_batch=True))
+        window.see("work", levels(3.0 * (index + 1), batch_since=3.0 * (index + 1)))
     operator = snapshot(window, now=30).operators["work"]
     assert operator.rate == pytest.approx(100)
 
@@ -224,17 +224,27 @@ def test_a_young_window_is_incomplete() -> None:
 def test_a_first_batch_that_is_under_way_is_not_a_rate_of_zero() -> None:
     window = running(silent="work")
     for second in range(60):
-        window.see("work", levels(second, WAITING["work"], in_batch=True))
-    found = snapshot(window, now=60)
+        window.see("work", levels(second, WAITING["work"], batch_since=0.5))
+    found = snapshot(window, now=25)
     assert found.operators["work"].rate is None
     assert reasons(found)[("work", "rate")]
+
+
+def test_a_batch_that_has_just_begun_does_not_hide_that_the_operator_was_idle() -> None:
+    window = running(silent="work")
+    window.add(sample("work", 3.0, rows=600))
+    for second in range(60):
+        window.see("work", levels(second, WAITING["work"], batch_since=58.5 if second == 59 else None))
+    found = snapshot(window)
+    assert found.complete, found.gaps
+    assert found.operators["work"].rate == pytest.approx(600 / 58.5)
 
 
 def test_a_batch_that_hangs_is_said() -> None:
     window = running()
     for second in range(60, 100):
         for name, backlog in WAITING.items():
-            window.see(name, levels(second, backlog, in_batch=name == "work"))
+            window.see(name, levels(second, backlog, batch_since=60.0 if name == "work" else None))
     found = snapshot(window, now=100)
     assert reasons(found) == {("work", "rate"): True}
 

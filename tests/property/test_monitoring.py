@@ -148,7 +148,7 @@ def test_a_sliding_window_is_the_sum_of_its_intervals(
     assert shown(dict(totals.operators)) == shown(added(inside))
 
 
-@given(many, st.lists(st.tuples(st.sampled_from(NAMES), st.floats(0, SPAN), st.booleans()), max_size=20), st.data())
+@given(many, st.lists(st.tuples(st.sampled_from(NAMES), *[st.floats(0, SPAN)] * 2), max_size=20), st.data())
 def test_rates_are_never_negative(of, looks, data) -> None:
     window = Window(10, 6, since=0)
     restart = data.draw(st.one_of(st.none(), st.floats(0, SPAN)))
@@ -158,8 +158,8 @@ def test_rates_are_never_negative(of, looks, data) -> None:
         window.restart(restart)
         for sample in of:
             window.add(sample)
-    for name, at, in_batch in looks:
-        window.see(name, Levels(at, in_batch=in_batch))
+    for name, at, batch_since in looks:
+        window.see(name, Levels(at, batch_since=batch_since if batch_since <= at else None))
     found = snapshot_of(window.totals(SPAN), DEFINITION, PLACEMENT, CLUSTER)
     json.dumps(found.as_json(), allow_nan=False)
     figures = [
@@ -185,7 +185,7 @@ def test_nobody_is_busier_than_always(of, length: int, in_batch: bool, pause: fl
         now = started + seconds
         works = tuple(SlotWork(slot, 1, rows=1, busy=busy * seconds, cpu=busy * seconds) for slot in slots)
         window.add(Sample("out", index, started, now, 1, {}, {}, works, traffic={}))
-    window.see("out", Levels(now, in_batch=in_batch))
+    window.see("out", Levels(now + pause, batch_since=now + pause / 2 if in_batch else None))
     shown = snapshot_of(window.totals(now + pause), DEFINITION, PLACEMENT, CLUSTER).operators["out"]
     assert shown.utilisation is None or shown.utilisation <= 1 + 1e-9
     assert all(one.utilisation is None or one.utilisation <= 1 + 1e-9 for one in shown.slots.values())
