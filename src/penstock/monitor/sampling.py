@@ -52,7 +52,7 @@ def waiting(rows: int, size: int, oldest_born: float | None, at: float) -> Waiti
 def sample_of(report: BatchReport, known: Circumstances) -> Sample:
     by_slot: dict[str, list[BundleReport]] = {}
     for bundle in report.bundles:
-        by_slot.setdefault(_slot(bundle, known), []).append(bundle)
+        by_slot.setdefault(place_of(bundle, known.executors, known.tasks), []).append(bundle)
     by_sql = any(bundle.by_spark_sql for bundle in report.bundles)
     seconds = max(report.finished - report.started, 0.0)
     return Sample(
@@ -75,13 +75,13 @@ def sample_of(report: BatchReport, known: Circumstances) -> Sample:
     )
 
 
-def _slot(bundle: BundleReport, known: Circumstances) -> str:
-    """Where it ran, if its executor is known; else where it was to run."""
-    if bundle.executor is not None and bundle.executor in known.executors:
-        return known.executors[bundle.executor]
+def place_of(bundle: BundleReport, executors: Mapping[str, str], tasks: Sequence[str]) -> str:
+    """Where a bundle ran, if its executor is known; else where it was to run."""
+    if bundle.executor is not None and bundle.executor in executors:
+        return executors[bundle.executor]
     if bundle.slot.startswith(_TASK):
         task = int(bundle.slot.removeprefix(_TASK))
-        return known.tasks[task] if task < len(known.tasks) else UNKNOWN_SLOT
+        return tasks[task] if task < len(tasks) else UNKNOWN_SLOT
     return UNKNOWN_SLOT if bundle.by_spark_sql else bundle.slot
 
 
@@ -131,10 +131,13 @@ def _by_stream(channels: Mapping[str, int], known: Circumstances) -> dict[str, i
     return {stream: channels.get(channel, 0) for channel, stream in known.streams.items()}
 
 
-def _traffic(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int]:
+def _traffic(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int] | None:
+    """None if a segment does not say which slot wrote it, but only which task."""
     traffic: dict[Way, int] = {}
     for slot, bundles in by_slot.items():
         for producer, size in sums(bundle.traffic for bundle in bundles).items():
+            if producer.startswith(_TASK):
+                return None
             traffic[producer, slot] = size
     return traffic
 

@@ -66,6 +66,11 @@ def test_the_bundles_of_a_slot_are_added_up() -> None:
     assert (sample.rows, sample.waiting, sample.overhead, sample.seconds) == (60, 0.5, 0.75, 1.0)
 
 
+def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
+    sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), Circumstances())
+    assert sample.traffic is None
+
+
 def test_a_process_that_ran_two_bundles_counts_once() -> None:
     sample = sample_of(report(bundle("a/0", memory=5), bundle("a/0", memory=8)), Circumstances())
     assert sample.slots[0].memory == 8
