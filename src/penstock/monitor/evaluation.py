@@ -176,9 +176,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     count = len(points)
     middle = sum(at for at, _ in points) / count
     spread = sum((at - middle) ** 2 for at, _ in points)
-    if not spread:
-        return None
-    return sum((at - middle) * value for at, value in points) / spread
+    return ratio(sum((at - middle) * value for at, value in points), spread)
 
 
 def _latency(sketch: LatencySketch | None) -> Latency | None:
@@ -189,4 +187,4 @@ def _latency(sketch: LatencySketch | None) -> Latency | None:
 
 
 def _capacity(rows: float | None, busy: float | None) -> float | None:
-    return rows / busy if rows and busy else None
+    return ratio(rows, busy) if rows else None

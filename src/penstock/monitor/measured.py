@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.monitor.sample import UNKNOWN_SLOT
 from penstock.monitor.snapshot import Gap, OperatorSnapshot
 from penstock.monitor.totals import OperatorTotals, SlotTotals
-from penstock.monitor.unknown import total
+from penstock.monitor.unknown import ratio, total
 from penstock.monitor.window import WindowTotals
 from penstock.topology.definition import Operator, Sink
 
@@ -27,7 +27,7 @@ class Measured:
     counted: bool
 
     def per_second(self, count: float | None) -> float | None:
-        return count / self.seconds if self.counted and count is not None and self.seconds > 0 else None
+        return ratio(count, self.seconds) if self.counted else None
 
     def total(self, value: Callable[[SlotTotals], float | None]) -> float | None:
         """Over all slots."""

@@ -32,4 +32,5 @@ def known_sum(values: Iterable[int | None]) -> int | None:
 
 
 def ratio(amount: float | None, of: float | None) -> float | None:
-    return amount / of if amount is not None and of else None
+    """Unknown where there is next to nothing to divide by: no clock tells less than a nanosecond from none."""
+    return amount / of if amount is not None and of is not None and of > 1e-9 else None

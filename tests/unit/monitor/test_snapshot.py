@@ -135,6 +135,14 @@ def test_state_and_overhead() -> None:
 def test_the_slope_is_that_of_the_line_of_least_squares() -> None:
     assert slope([(0, 1), (1, 3), (2, 5)]) == pytest.approx(2)
     assert slope([(5, 1), (5, 3)]) is None
+    assert slope([(0, 1), (1e-160, 3)]) is None
+
+
+def test_a_time_too_short_to_measure_makes_no_rate() -> None:
+    window = Window(10, 20, since=0)
+    window.add(sample("work", 1e-300, seconds=0.0, slots=(work("a/1", 100, 1e-300),)))
+    operator = snapshot(window, now=1e-300).operators["work"]
+    assert (operator.rate, operator.capacity, operator.utilisation) == (None, None, None)
 
 
 # Over which time
