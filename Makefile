@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs bench-engine bench-live faults
+.PHONY: demo test lint format docs bench-engine bench-live bench-statistics faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -38,6 +38,10 @@ bench-live: $(TOOLS)
 # Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
+
+# A day of statistics in the store: its size and how fast it is read; about 10 minutes.
+bench-statistics: $(TOOLS)
+	@$(PYTHON) benchmarks/statistics_store.py
 
 # The reference pages, from the code.
 docs: $(PACKAGE)

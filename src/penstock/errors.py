@@ -97,6 +97,7 @@ ERRORS: Mapping[str, str] = {
     "NO_TOPOLOGY": "The file declares no topology.",
     "SEVERAL_TOPOLOGIES": "The file declares several topologies, and none was chosen.",
     "FILE_EXISTS": "A file to be written exists already.",
+    "UNKNOWN_METRIC": "There is no metric of this name, or no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
     # what it runs on
@@ -108,6 +109,7 @@ ERRORS: Mapping[str, str] = {
     "STATE_IN_USE": "Another process runs on the same state folder.",
     "STATE_DOES_NOT_FIT": "The state folder was written by a topology that differs in what cannot change.",
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
+    "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
     "SEGMENT_UNREADABLE": "A segment that the catalog names cannot be read.",
     # while it runs
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",

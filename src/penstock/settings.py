@@ -87,6 +87,27 @@ class Settings:
         high=1000,
     )
     retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
+    sample_seconds: float = _setting(
+        10.0, "Seconds of a sampling interval: rates are kept, and written down, by these.", low=0.1, high=600
+    )
+    window_samples: int = _setting(
+        20, "Sampling intervals in the sliding window that decisions are made on.", low=1, high=10_000
+    )
+    window_least_samples: int = _setting(
+        3,
+        "Sampling intervals that a window must cover, since the start or the last reconfiguration, before anything is "
+        "decided on it.",
+        low=1,
+        high=10_000,
+    )
+    statistics: str = _setting(
+        "", "URL of the statistics store (postgresql://...); empty is an SQLite file in the state folder."
+    )
+    statistics_samples_hours: float = _setting(
+        2.0, "Hours for which statistics are kept by sampling interval.", low=0.1
+    )
+    statistics_minutes_hours: float = _setting(24.0, "Hours for which statistics are kept by minute.", low=1)
+    statistics_days: float = _setting(30.0, "Days for which statistics by ten minutes, and events, are kept.", low=0.1)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from penstock.channels.records import Segment
 from penstock.cluster.model import Cluster, Slot
-from penstock.engine.splitting import Bundle, Descriptor, InputRange, Share, Spread, bundles_of, cuts, part, split
+from penstock.engine.splitting import (
+    Bundle,
+    Descriptor,
+    InputRange,
+    Share,
+    Spread,
+    bundles_of,
+    cuts,
+    part,
+    split,
+    traffic_of,
+)
 
 slots = st.builds(Slot, st.sampled_from(["a", "b", "c"]), st.integers(0, 3), st.integers(1, 4))
 placements = st.dictionaries(slots, st.integers(1, 9), min_size=1, max_size=6)
@@ -107,3 +118,15 @@ def test_small_batches_go_around() -> None:
     segments = segments_of([4])
     who = [split([InputRange(segments, row, row + 1, Spread.SHUFFLE)], bundles)[0].bundle.slot for row in range(4)]
     assert len(set(who)) == 4
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=8), placements, st.sampled_from([Spread.SHUFFLE, Spread.BY_KEY])
+)
+def test_traffic_is_all_bytes_of_the_batch(sizes: list[int], placement: dict[Slot, int], spread: Spread) -> None:
+    segments, bundles = segments_of(sizes), bundles_of(placement)
+    shares = split([InputRange(segments, 0, sum(sizes), spread, groups=64)], bundles)
+    traffic = traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in segments})
+    assert {consumer for _, consumer in traffic} <= {slot.name for slot in placement}
+    # Every way is rounded by itself.
+    assert abs(sum(traffic.values()) - sum(segment.bytes for segment in segments)) <= len(traffic)

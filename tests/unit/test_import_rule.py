@@ -18,6 +18,8 @@ WITHOUT_SPARK = (
     "topology",
     "cluster.model",
     "monitor.snapshot",
+    "monitor.sampling",
+    "monitor.monitor",
     "models",
     "strategies",
     "simulator",

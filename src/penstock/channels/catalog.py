@@ -16,11 +16,7 @@ import sqlalchemy as sa
 from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
-from penstock.errors import PenstockError
 
-#: Any number will do, as long as every Penstock uses the same: it guards the creation of the tables.
-_CREATION_LOCK = 7_365_707_736
-_VERSION_KEY = "schema_version"
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
 _VALUES_A_STATEMENT = 500
 _SEGMENT_COLUMNS = tuple(tables.segments.c[field.name] for field in fields(Segment))
@@ -47,14 +43,7 @@ class Catalog:
 
         `synchronous` is SQLite's: NORMAL survives the end of the process at any moment, FULL a power cut as well."""
         database = Database.open(url, synchronous, retries)
-        try:
-            database.run(lambda connection: _prepare(connection, database))
-        except sa.exc.DBAPIError as error:
-            database.close()
-            raise database.unreachable(error) from None
-        except PenstockError:
-            database.close()
-            raise
+        database.prepare(tables.meta, tables.SCHEMA_VERSION)
         return Catalog(database, topology, clock)
 
     def __repr__(self) -> str:
@@ -281,23 +270,3 @@ class Catalog:
         connection.execute(
             upsert, [{**start, "channel": channel, column: row} for channel, row in sorted(rows.items())]
         )
-
-
-def _prepare(connection: sa.Connection, database: Database) -> None:
-    """Create the tables, or refuse those of a newer Penstock."""
-    if not database.is_sqlite:
-        # Two topologies that are started together must not both create them.
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
-    table = tables.meta
-    found: str | None = None
-    if sa.inspect(connection).has_table(table.name):
-        found = connection.scalar(sa.select(table.c.value).where(table.c.topology == "", table.c.key == _VERSION_KEY))
-    if found is not None and int(found) > tables.SCHEMA_VERSION:
-        raise PenstockError(
-            "STATE_DOES_NOT_FIT",
-            f"The catalog {database.shown} has version {found}; this Penstock knows {tables.SCHEMA_VERSION}.",
-            "Use the newer Penstock that wrote it, or a new state folder.",
-        )
-    if found is None:
-        tables.tables.create_all(connection)
-        connection.execute(sa.insert(table), {"topology": "", "key": _VERSION_KEY, "value": str(tables.SCHEMA_VERSION)})

@@ -19,6 +19,9 @@ from penstock.errors import PenstockError
 Synchronous = Literal["NORMAL", "FULL"]
 Result = TypeVar("Result")
 
+#: Any number will do, as long as every Penstock uses the same: it guards the creation of the tables.
+_CREATION_LOCK = 7_365_707_736
+_VERSION_KEY = "schema_version"
 BUSY_SECONDS = 10
 CONNECT_SECONDS = 5
 #: SQLSTATEs that pass: connection trouble, serialisation and deadlocks, the server short of something or restarting.
@@ -39,23 +42,68 @@ class Retries:
         return (*(self.first_pause * 2**index for index in range(self.times)), None)
 
 
+@dataclass(frozen=True)
+class Content:
+    """What a database is there for: its errors speak of it."""
+
+    name: str
+    error: str
+
+
+CATALOG = Content("catalog", "CATALOG_UNREACHABLE")
+STATISTICS = Content("statistics store", "STATISTICS_UNREACHABLE")
+
+
 class Database:
     """Runs transactions on an engine. Messages show `shown`, the URL without what must stay secret."""
 
-    def __init__(self, engine: sa.Engine, retries: Retries) -> None:
+    def __init__(self, engine: sa.Engine, retries: Retries, content: Content) -> None:
         self._engine = engine
         self._retries = retries
+        self._content = content
         self._secrets = _secrets(engine.url)
         self.shown = _shown(engine.url)
 
     @staticmethod
-    def open(url: str, synchronous: Synchronous = "NORMAL", retries: Retries | None = None) -> Database:
-        parsed = _parse(url)
+    def open(
+        url: str, synchronous: Synchronous = "NORMAL", retries: Retries | None = None, content: Content = CATALOG
+    ) -> Database:
+        parsed = _parse(url, content)
         if synchronous not in get_args(Synchronous):
             raise PenstockError("BAD_SETTING", f'synchronous is "{synchronous}".', "It can be NORMAL or FULL.")
         if parsed.get_backend_name() == "sqlite":
-            return Database(_sqlite(parsed, synchronous), retries or Retries())
-        return Database(_postgresql(parsed), retries or Retries())
+            return Database(_sqlite(parsed, synchronous, content), retries or Retries(), content)
+        return Database(_postgresql(parsed, content), retries or Retries(), content)
+
+    def prepare(self, meta: sa.Table, version: int) -> None:
+        """Create the tables beside `meta` (topology, key, value), or refuse those of a newer Penstock; what cannot be
+        used is closed."""
+        try:
+            self.run(lambda connection: self._prepare(connection, meta, version))
+        except DBAPIError as error:
+            self.close()
+            raise self.unreachable(error) from None
+        except PenstockError:
+            self.close()
+            raise
+
+    def _prepare(self, connection: sa.Connection, meta: sa.Table, version: int) -> None:
+        if not self.is_sqlite:
+            # Two topologies that are started together must not both create them.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
+        found: str | None = None
+        if sa.inspect(connection).has_table(meta.name):
+            query = sa.select(meta.c.value).where(meta.c.topology == "", meta.c.key == _VERSION_KEY)
+            found = connection.scalar(query)
+        if found is not None and int(found) > version:
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f"The {self._content.name} {self.shown} has version {found}; this Penstock knows {version}.",
+                "Use the newer Penstock that wrote it, or a new state folder.",
+            )
+        if found is None:
+            meta.metadata.create_all(connection)
+            connection.execute(sa.insert(meta), {"topology": "", "key": _VERSION_KEY, "value": str(version)})
 
     def run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
@@ -88,7 +136,8 @@ class Database:
         why = " ".join(str(cause).split())
         for secret in self._secrets:
             why = why.replace(secret, "***")
-        return _unreachable(f"{self.shown}: {why}", _SQLITE_HINT if self.is_sqlite else _POSTGRESQL_HINT)
+        hint = _SQLITE_HINT if self.is_sqlite else _POSTGRESQL_HINT
+        return _unreachable(self._content, f"{self.shown}: {why}", hint)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -101,26 +150,26 @@ _SQLITE_HINT = (
 _POSTGRESQL_HINT = "Check that the server runs, and the URL's host, port, user, password and database."
 
 
-def _parse(url: str) -> sa.URL:
+def _parse(url: str, content: Content) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         # The text is not repeated: there may be a password in it.
-        raise _unreachable("its URL cannot be read", _URL_HINT) from None
+        raise _unreachable(content, "its URL cannot be read", _URL_HINT) from None
     backend = parsed.drivername.partition("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
         return parsed.set(drivername="sqlite+pysqlite")
-    raise _unreachable(f'"{backend}" is not a kind of database that can hold it', _URL_HINT)
+    raise _unreachable(content, f'"{backend}" is not a kind of database that can hold it', _URL_HINT)
 
 
-_URL_HINT = "Give sqlite:////folder/catalog.db or postgresql://user:password@host:5432/database."
+_URL_HINT = "Give sqlite:////folder/file.db or postgresql://user:password@host:5432/database."
 
 
-def _sqlite(url: sa.URL, synchronous: Synchronous) -> sa.Engine:
+def _sqlite(url: sa.URL, synchronous: Synchronous, content: Content) -> sa.Engine:
     if url.database and url.database != ":memory:":
-        _create_private(Path(url.database))
+        _create_private(Path(url.database), content)
     # One connection: threads that write queue for it in the order they came, which SQLite's own waiting does not keep.
     engine = sa.create_engine(
         url,
@@ -147,15 +196,15 @@ def _sqlite(url: sa.URL, synchronous: Synchronous) -> sa.Engine:
     return engine
 
 
-def _create_private(path: Path) -> None:
+def _create_private(path: Path, content: Content) -> None:
     """Create the file with mode 0600: SQLite would leave it to the umask. Its helper files get the same mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise _unreachable(f"{path}: {error.strerror}", _SQLITE_HINT) from None
+        raise _unreachable(content, f"{path}: {error.strerror}", _SQLITE_HINT) from None
 
 
-def _postgresql(url: sa.URL) -> sa.Engine:
+def _postgresql(url: sa.URL, content: Content) -> sa.Engine:
     defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock"}
     try:
         return sa.create_engine(
@@ -165,7 +214,9 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         )
     except ImportError:
         raise _unreachable(
-            f"{_shown(url)}: the PostgreSQL driver is not installed", 'Install it: pip install "penstock[postgresql]".'
+            content,
+            f"{_shown(url)}: the PostgreSQL driver is not installed",
+            'Install it: pip install "penstock[postgresql]".',
         ) from None
 
 
@@ -191,5 +242,5 @@ def _secrets(url: sa.URL) -> tuple[str, ...]:
     return tuple(secret for secret in hidden if secret)
 
 
-def _unreachable(message: str, hint: str) -> PenstockError:
-    return PenstockError("CATALOG_UNREACHABLE", f"The catalog cannot be reached: {message}.", hint)
+def _unreachable(content: Content, message: str, hint: str) -> PenstockError:
+    return PenstockError(content.error, f"The {content.name} cannot be reached: {message}.", hint)

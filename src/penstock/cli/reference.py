@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock import settings
 from penstock.errors import ERRORS
+from penstock.monitor.metric import METRICS
 
 _MADE = "<!-- Made by `make docs` from the code. Do not edit. -->"
 
@@ -34,9 +35,23 @@ def errors_page() -> str:
     )
 
 
+def metrics_page() -> str:
+    return _page(
+        "Metrics",
+        "What is measured of a running topology, in the snapshot that strategies read and in the history of the "
+        'statistics store. What was not measured is missing, never 0. The column "over time" says how short intervals '
+        "become a longer one.",
+        ("name", "unit", "of", "over time", "meaning"),
+        (
+            [f"`{metric.name}`", metric.unit, ", ".join(metric.of), metric.fold, metric.meaning]
+            for metric in METRICS.values()
+        ),
+    )
+
+
 def pages() -> Mapping[str, str]:
     """File name -> content."""
-    return {"settings.md": settings_page(), "errors.md": errors_page()}
+    return {"settings.md": settings_page(), "errors.md": errors_page(), "metrics.md": metrics_page()}
 
 
 def _settings() -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ import functools
 import gc
 import json
 import os
+import resource
 import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,10 +26,10 @@ from penstock.channels.layout import Channel
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import segment_name
 from penstock.engine.failures import failure
-from penstock.engine.manifest import BundleReport
-from penstock.engine.program import PackedProgram, Program
+from penstock.engine.manifest import BundleReport, sums
+from penstock.engine.program import PackedProgram, Portion, Program
 from penstock.engine.readers import RowReader
-from penstock.engine.splitting import Descriptor
+from penstock.engine.splitting import Descriptor, Piece
 from penstock.errors import PenstockError
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
@@ -93,10 +94,16 @@ def prepare_worker() -> None:
     gc.freeze()
 
 
-@functools.cache
 def executor_id() -> str | None:
-    """The executor this worker belongs to. Spark does not tell its Python workers, but the executor's command line
-    says it, two generations up (executor, daemon, worker); None where there is no such thing to read."""
+    """The executor this worker belongs to; None where there is none, or it cannot be known."""
+    executor = _executor()
+    return executor[0] if executor else None
+
+
+@functools.cache
+def _executor() -> tuple[str, int] | None:
+    """The executor's id and process. Spark does not tell its Python workers, but the executor's command line says it,
+    two generations up (executor, daemon, worker); None where there is no such thing to read."""
     pid = os.getpid()
     for _ in range(4):
         try:
@@ -105,9 +112,18 @@ def executor_id() -> str | None:
         except OSError:
             return None
         if b"--executor-id" in arguments:
-            return arguments[arguments.index(b"--executor-id") + 1].decode()
+            return arguments[arguments.index(b"--executor-id") + 1].decode(), pid
         pid = int(parent)
     return None
+
+
+def resident_bytes(pid: int) -> int | None:
+    """The resident memory of a process now (getrusage knows only the most there ever was); None where there is no
+    /proc to say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return None
 
 
 @functools.cache
@@ -136,8 +152,19 @@ class _Instance:
     bad: list[tuple[str, str]] = field(default_factory=list)
     rows_in: int = 0
     bytes_in: int = 0
+    #: Rows by channel, and bytes by the slot that wrote them.
+    rows_by_channel: dict[str, int] = field(default_factory=dict)
+    traffic: dict[str, int] = field(default_factory=dict)
     busy: float = 0.0
     cpu: float = 0.0
+
+    def count(self, piece: Piece | None, rows: int, size: int) -> None:
+        self.rows_in += rows
+        self.bytes_in += size
+        if piece is not None:
+            channel, producer = piece.channel, piece.producer_slot
+            self.rows_by_channel[channel] = self.rows_by_channel.get(channel, 0) + rows
+            self.traffic[producer] = self.traffic.get(producer, 0) + size
 
 
 class _Bundle:
@@ -149,6 +176,7 @@ class _Bundle:
         self.started = started if started is not None else time.perf_counter()
         self.instances: list[_Instance] = []
         self.born = (0.0, 0.0)
+        self.by_spark_sql = False
 
     def run(self) -> BundleReport:
         reader = self.program.reader
@@ -174,14 +202,14 @@ class _Bundle:
             for output, part in _by_output(batch, self.program):
                 instance.outputs.setdefault(output, []).append(part)
         self.instances = [instance]
+        self.by_spark_sql = True
         context = TaskContext.get()
         born = context.getLocalProperty(BORN_PROPERTY) if context else None
         self.born = tuple(json.loads(born)) if born else (0.0, 0.0)
 
-    def _work(self, instance: _Instance, batches: Iterator[pa.RecordBatch]) -> None:
-        for batch in batches:
-            instance.rows_in += batch.num_rows
-            instance.bytes_in += batch.nbytes
+    def _work(self, instance: _Instance, portions: Iterator[Portion]) -> None:
+        for piece, batch in portions:
+            instance.count(piece, batch.num_rows, batch.nbytes)
             began, cpu = time.perf_counter(), time.thread_time()
             for output, part in self._call(instance, batch):
                 if part.num_rows:
@@ -218,7 +246,7 @@ class _Bundle:
         batch, partition = _task()
         outputs = self._outputs()
         born_from, born_to = self.born
-        descriptor, traffic = self.descriptor, self._traffic()
+        descriptor, executor = self.descriptor, _executor()
         bad = [bad for instance in self.instances for bad in instance.bad]
         staged: tuple[tuple[str, str], ...] = ()
         if self.program.file_writer is not None and outputs.get(MAIN_OUTPUT):
@@ -229,7 +257,7 @@ class _Bundle:
             slot=descriptor.slot,
             instances=descriptor.instances,
             partition=partition,
-            executor=executor_id(),
+            executor=executor[0] if executor else None,
             host=_host(),
             pid=os.getpid(),
             rows_in=sum(instance.rows_in for instance in self.instances),
@@ -245,7 +273,11 @@ class _Bundle:
             staged=staged,
             bad_rows=len(bad),
             bad_example=f"{bad[0][0]}: {bad[0][1]}"[:500] if bad else "",
-            traffic=traffic,
+            traffic=sums(instance.traffic for instance in self.instances),
+            rows_by_channel=sums(instance.rows_by_channel for instance in self.instances),
+            by_spark_sql=self.by_spark_sql,
+            memory=resident_bytes(os.getpid()),
+            executor_memory=resident_bytes(executor[1]) if executor else None,
         )
 
     def _outputs(self) -> dict[str, list[pa.RecordBatch]]:
@@ -268,16 +300,6 @@ class _Bundle:
                 yield NewSegment(
                     channel.name, written.path, written.rows, written.bytes, self.descriptor.slot, *self.born
                 )
-
-    def _traffic(self) -> dict[str, int]:
-        """Bytes read by producing slot, in proportion to the rows of the pieces."""
-        rows = sum(piece.stop - piece.start for piece in self.descriptor.pieces)
-        size = sum(instance.bytes_in for instance in self.instances)
-        traffic: dict[str, int] = {}
-        for piece in self.descriptor.pieces:
-            part = size * (piece.stop - piece.start) // max(rows, 1)
-            traffic[piece.producer_slot] = traffic.get(piece.producer_slot, 0) + part
-        return traffic
 
 
 def _in_layout(parts: Sequence[pa.RecordBatch], channel: Channel) -> tuple[list[pa.RecordBatch], pa.Schema]:

@@ -11,7 +11,7 @@ from penstock.channels.log import Channels
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.intake import Intake
-from penstock.engine.splitting import Bundle, InputRange, Share, Spread, cuts, split
+from penstock.engine.splitting import Bundle, InputRange, Share, Spread, cuts, split, traffic_of
 from penstock.sources.specs import RateSource
 
 Partitions = list[tuple[bytes, Executor | None]]
@@ -70,6 +70,11 @@ class Batch:
     rows: int = 0
     born_from: float = 0.0
     born_to: float = 0.0
+    #: Rows by channel, each counted once, whoever gets it.
+    rows_by_channel: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes from the slot that wrote them to the slot that reads them: the segments' bytes in proportion to the rows.
+    #: Bundles count exactly what they read, but those behind Spark SQL do not see it.
+    traffic: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class ChannelFeed:
@@ -130,7 +135,7 @@ class ChannelFeed:
     def partitions(self, start: str | None, end: str) -> Partitions:
         begin, stop = json.loads(start) if start else {}, json.loads(end)
         self.position, self._known = stop, True
-        ranges = []
+        ranges, rows = [], {}
         for item in self._inputs:
             first = begin.get(item.channel, self._channels.committed_position(self._operator, item.channel))
             last = stop.get(item.channel, first)
@@ -138,14 +143,18 @@ class ChannelFeed:
                 continue  # after a restart Spark shows the last finished batch again, only to say where it stood
             segments = self._channels.segments(item.channel, first, last)
             ranges.append(InputRange(segments, first, last, item.spread, item.groups))
+            rows[item.channel] = last - first
         held = [segment for one in ranges for segment in one.segments if one.start < one.stop]
+        shares = split(ranges, self._seats.bundles())
         self.batch = Batch(
             stop,
-            sum(one.stop - one.start for one in ranges),
+            sum(rows.values()),
             min((segment.born_from for segment in held), default=0.0),
             max((segment.born_to for segment in held), default=0.0),
+            rows,
+            traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in held}),
         )
-        return self._seats.partitions(split(ranges, self._seats.bundles()))
+        return self._seats.partitions(shares)
 
     def take_batch(self) -> Batch:
         """What the batch that has just run was asked to read; a batch without rows, which Spark runs to move a

@@ -42,8 +42,15 @@ class BundleReport:
     #: Rows that the function could not handle: skipped, or sent to the dead-letter output.
     bad_rows: int = 0
     bad_example: str = ""
-    #: Bytes read by the slot that wrote them.
+    #: Bytes read by the slot that wrote them. With rows from Spark SQL, nobody in the bundle saw them being read.
     traffic: Mapping[str, int] = field(default_factory=dict)
+    #: Rows read by the channel they are from: a row of a broadcast counts for every instance that got it.
+    rows_by_channel: Mapping[str, int] = field(default_factory=dict)
+    #: Whether Spark SQL did the work: then neither the rows that it read nor its busy and CPU time are known here.
+    by_spark_sql: bool = False
+    #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.
+    memory: int | None = None
+    executor_memory: int | None = None
 
     def as_json(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -83,8 +90,13 @@ class BatchReport:
 
 
 def rows_out(bundles: Iterable[BundleReport]) -> dict[str, int]:
+    return sums(bundle.rows_out for bundle in bundles)
+
+
+def sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts under the same name added up."""
     total: dict[str, int] = {}
-    for bundle in bundles:
-        for output, rows in bundle.rows_out.items():
-            total[output] = total.get(output, 0) + rows
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
     return total

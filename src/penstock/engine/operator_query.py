@@ -256,5 +256,6 @@ def _as_one_bundle(taken: Sequence[Batch], busy: float) -> tuple[BundleReport, .
             seconds=busy,
             born_from=min(one.born_from for one in held),
             born_to=max(one.born_to for one in held),
+            by_spark_sql=True,
         ),
     )

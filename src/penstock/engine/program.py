@@ -16,17 +16,19 @@ from pyspark import cloudpickle
 
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
-from penstock.engine.splitting import Descriptor
+from penstock.engine.splitting import Descriptor, Piece
 from penstock.errors import Location
 from penstock.topology.definition import OnError
 
 BadRow = Callable[[str, str], None]
+#: Rows, and the piece of a channel that they are from: None where they are not from a channel.
+Portion = tuple[Piece | None, pa.RecordBatch]
 
 
 class Reader(Protocol):
     """Gives each instance of a bundle its rows."""
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
         """One iterator per instance."""
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:

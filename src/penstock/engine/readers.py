@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore, open_filesystem
-from penstock.engine.program import BadRow
+from penstock.engine.program import BadRow, Portion
 from penstock.engine.splitting import Descriptor, Piece, Spread, cuts
 from penstock.sources.content import Content
 from penstock.sources.reading import read_rows
@@ -26,7 +26,7 @@ class ChannelReader:
 
     store: SegmentStore
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
         shuffled = [piece for piece in descriptor.pieces if piece.spread is Spread.SHUFFLE]
         others = [piece for piece in descriptor.pieces if piece.spread is not Spread.SHUFFLE]
@@ -40,7 +40,7 @@ class ChannelReader:
         pieces = descriptor.pieces
         return min(piece.born_from for piece in pieces), max(piece.born_to for piece in pieces)
 
-    def _shuffled(self, pieces: Sequence[Piece], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _shuffled(self, pieces: Sequence[Piece], start: int, stop: int) -> Iterator[Portion]:
         """Rows [start, stop) of the pieces, counted over all of them."""
         seen = 0
         for piece in pieces:
@@ -48,18 +48,20 @@ class ChannelReader:
             low, high = max(start - seen, 0), min(stop - seen, rows)
             seen += rows
             if low < high:
-                yield from self.store.read(piece.path, piece.start + low, piece.start + high)
+                for batch in self.store.read(piece.path, piece.start + low, piece.start + high):
+                    yield piece, batch
 
-    def _others(self, pieces: Sequence[Piece], index: int, count: int) -> Iterator[pa.RecordBatch]:
+    def _others(self, pieces: Sequence[Piece], index: int, count: int) -> Iterator[Portion]:
         for piece in pieces:
             if piece.spread is Spread.BROADCAST:
-                yield from self.store.read(piece.path, piece.start, piece.stop)
+                for batch in self.store.read(piece.path, piece.start, piece.stop):
+                    yield piece, batch
                 continue
             low, high = cuts(piece.stop_group - piece.first_group, [1] * count)[index]
             for batch in self.store.read(piece.path, piece.start, piece.stop):
                 mine = rows_of_groups(batch, piece.first_group + low, piece.first_group + high)
                 if mine.num_rows:
-                    yield mine
+                    yield piece, mine
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class RateReader:
 
     content: Content
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
         load = descriptor.load or {}
         ranges = cuts(load["count"], [1] * descriptor.instances)
         return [self._rows(load["first"] + low, load["first"] + high) for low, high in ranges]
@@ -94,9 +96,9 @@ class RateReader:
         load = descriptor.load or {}
         return load["born_from"], load["born_to"]
 
-    def _rows(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _rows(self, first: int, stop: int) -> Iterator[Portion]:
         for start in range(first, stop, RATE_BATCH_ROWS):
-            yield self.content.rows(start, min(RATE_BATCH_ROWS, stop - start))
+            yield None, self.content.rows(start, min(RATE_BATCH_ROWS, stop - start))
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class FileReader:
 
     spec: FileSource
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[pa.RecordBatch]]:
+    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
         files = list((descriptor.load or {})["files"])
         count = descriptor.instances
         return [self._rows(files[index::count], bad_row) for index in range(count)]
@@ -114,8 +116,9 @@ class FileReader:
         born_from, born_to = (descriptor.load or {})["born"]
         return born_from, born_to
 
-    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
+    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[Portion]:
         spec = self.spec
         filesystem, _ = open_filesystem(spec.path)
         for path in files:
-            yield from read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row)
+            for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row):
+                yield None, batch

@@ -47,6 +47,11 @@ class Piece:
     first_group: int = 0
     stop_group: int = 0
 
+    @property
+    def channel(self) -> str:
+        """A segment is in the folder of its channel."""
+        return self.path.rpartition("/")[0]
+
 
 @dataclass(frozen=True)
 class Share:
@@ -138,6 +143,23 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
             for mine in pieces:
                 mine.extend(_pieces(item, item.start, item.stop))
     return [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True) if mine]
+
+
+def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Bytes from the slot that wrote them to the slot that reads them, by the size of a row in each segment. Groups of
+    keys count as if they were equal: what is in them is not known here."""
+    traffic: dict[tuple[str, str], float] = {}
+    groups: dict[str, int] = {}
+    for share in shares:
+        for piece in share.pieces:
+            groups[piece.path] = max(groups.get(piece.path, 0), piece.stop_group)
+    for share in shares:
+        for piece in share.pieces:
+            part = (piece.stop_group - piece.first_group) / groups[piece.path] if groups[piece.path] else 1.0
+            size = (piece.stop - piece.start) * bytes_per_row[piece.path] * part
+            way = (piece.producer_slot, share.bundle.slot.name)
+            traffic[way] = traffic.get(way, 0.0) + size
+    return {way: round(size) for way, size in traffic.items()}
 
 
 def _pieces(item: InputRange, start: int, stop: int, first_group: int = 0, stop_group: int = 0) -> list[Piece]:

@@ -1,0 +1,90 @@
+"""Which operators were heard of in a window, in what time their batches were counted, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.monitor.sample import UNKNOWN_SLOT
+from penstock.monitor.snapshot import Gap, OperatorSnapshot
+from penstock.monitor.totals import OperatorTotals, SlotTotals
+from penstock.monitor.unknown import ratio, total
+from penstock.monitor.window import WindowTotals
+from penstock.topology.definition import Operator, Sink
+
+#: An operator that was not heard of for this many sampling intervals is stale.
+STALE_INTERVALS = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An operator that was heard of, and the time in which its batches were counted."""
+
+    operator: Operator
+    totals: OperatorTotals
+    seconds: float
+    #: False if hardly anything but its first batch, which is under way, was in the window: that is not a rate of 0.
+    counted: bool
+
+    def per_second(self, count: float | None) -> float | None:
+        return ratio(count, self.seconds) if self.counted else None
+
+    def total(self, value: Callable[[SlotTotals], float | None]) -> float | None:
+        """Over all slots."""
+        return total([value(slot) for slot in self.totals.slots.values()])
+
+
+def measured_or_gap(operator: Operator, window: WindowTotals) -> Measured | Gap:
+    name = operator.name
+    totals = window.operators.get(name)
+    heard_at = totals.heard_at if totals is not None else None
+    if totals is None or heard_at is None:
+        return Gap(name, "", "nothing was heard of it in this window", grave=True)
+    silent, patience = window.until - heard_at, STALE_INTERVALS * window.interval
+    if silent > patience:
+        return Gap(name, "", f"nothing was heard of it for {silent:.0f} s", grave=True)
+    if totals.intervals * 2 < window.samples:
+        reason = f"it was heard of in {totals.intervals} of {window.samples} samples"
+        return Gap(name, "", reason, grave=True)
+    began = window.counted_from.get(name, window.since)
+    # Every batch that counts is in the span as a whole: one that began before the window stretches it.
+    if totals.first_started is not None:
+        began = min(began, totals.first_started)
+    # The rows of a batch that is under way are not counted, so neither is its time.
+    batch_since = _under_way_since(totals)
+    seconds = max((window.until if batch_since is None else batch_since) - began, 0.0)
+    counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
+    return Measured(operator, totals, seconds, counted)
+
+
+def _under_way_since(totals: OperatorTotals) -> float | None:
+    """Since when the batch is under way that the driver saw when it looked last, if it has not ended since."""
+    since = totals.levels[-1].batch_since if totals.levels else None
+    ended = since is not None and totals.last_finished is not None and totals.last_finished > since
+    return None if ended else since
+
+
+def unmeasured(one: Measured, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:
+    """What is not known of an operator that was heard of."""
+    name, totals = one.operator.name, one.totals
+    batch_since = _under_way_since(totals)
+    if batch_since is not None and window.until - batch_since > STALE_INTERVALS * window.interval:
+        reason = f"its batch has been under way for {window.until - batch_since:.0f} s"
+        yield Gap(name, "rate", reason, grave=True)
+    elif not one.counted:
+        yield Gap(name, "rate", "its first batch is under way", grave=True)
+    if not totals.levels:
+        yield Gap(name, "backlog_rows", "nobody looked at what waits in front of it", grave=True)
+    if not totals.batches:
+        return
+    if shown.capacity is None:
+        reason = "it executed no row" if not totals.rows else "its busy time is not measured"
+        yield Gap(name, "capacity", reason, grave=False)
+    if one.total(lambda slot: slot.cpu) is None:
+        yield Gap(name, "cpu_utilisation", "the CPU time of its work is not measured", grave=False)
+    if totals.traffic is None:
+        yield Gap(name, "traffic", "who wrote the bytes that it reads is not measured", grave=False)
+    if UNKNOWN_SLOT in totals.slots:
+        yield Gap(name, "utilisation", "where its work ran is not known", grave=False)
+    if isinstance(one.operator, Sink) and shown.latency is None and totals.rows:
+        yield Gap(name, "latency", "the latency of its rows is not measured", grave=False)

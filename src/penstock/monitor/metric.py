@@ -1,0 +1,147 @@
+"""The one list of metrics: name, unit, meaning. The statistics store has a column for each that is stored, and
+docs/metrics.md is generated from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fold(StrEnum):
+    """How the values of short intervals become that of a longer one."""
+
+    SUM = "sum"
+    MAX = "largest"
+    #: Sketches are merged, so quantiles of a longer interval are as exact as those of a short one.
+    MERGE = "merged"
+    #: Not stored: worked out from those that are.
+    DERIVED = "worked out"
+
+
+class Of(StrEnum):
+    """What a metric is a metric of."""
+
+    OPERATOR = "operator"
+    SOURCE = "source"
+    SINK = "sink"
+    #: An operator on one slot.
+    SLOT = "slot"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    unit: str
+    meaning: str
+    fold: Fold
+    of: tuple[Of, ...]
+
+    @property
+    def stored(self) -> bool:
+        return self.fold is not Fold.DERIVED
+
+
+#: Of what a micro-batch costs beside its rows, the parts that Spark accounts for.
+OVERHEAD_PARTS: Mapping[str, str] = {
+    "ask": "asking the sources what there is",
+    "get_batch": "asking them for the partitions of the batch",
+    "planning": "planning the query of the batch",
+    "offset_log": "writing the offsets before the batch",
+    "commit_log": "writing the commit after it",
+}
+
+_ANY = (Of.OPERATOR, Of.SLOT, Of.STREAM)
+_PLACED = (Of.OPERATOR, Of.SLOT)
+_WAITING = (Of.OPERATOR, Of.STREAM)
+
+
+def _sum(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERATOR,)) -> Metric:
+    return Metric(name, unit, meaning, Fold.SUM, of)
+
+
+def _max(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERATOR,)) -> Metric:
+    return Metric(name, unit, meaning, Fold.MAX, of)
+
+
+def _derived(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERATOR,)) -> Metric:
+    return Metric(name, unit, meaning, Fold.DERIVED, of)
+
+
+_LIST = (
+    # Counts
+    _sum("seconds", "s", "Time that was observed; what nobody looked at is not in it.", _ANY),
+    _sum("batches", "batches", "Micro-batches published.", _PLACED),
+    _sum(
+        "rows",
+        "rows",
+        "Rows executed. A row of a broadcast counts once for the operator and once for every instance that got it on "
+        "the slots. Of a stream: rows its reader took from it.",
+        _ANY,
+    ),
+    _sum("rows_out", "rows", "Rows emitted, on all outputs. Of a stream: rows its producer emitted on it.", _ANY),
+    _sum("bad_rows", "rows", "Rows that the function could not handle: skipped, or sent to the dead-letter output."),
+    _sum("bytes_in", "bytes", "Bytes of the rows read, in memory.", _PLACED),
+    _sum("bytes_out", "bytes", "Bytes of the segments written.", _PLACED),
+    _sum(
+        "busy_seconds",
+        "s",
+        "Time in the operator's function, of all instances together; where Spark SQL does the work, the time of its "
+        "last stage's tasks.",
+        _PLACED,
+    ),
+    _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
+    _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
+    _sum("batch_seconds", "s", "Time in micro-batches, from the first question for rows to the publishing."),
+    _sum("waiting_seconds", "s", "Time between micro-batches: waiting for rows, or for room in an output channel."),
+    _sum(
+        "overhead_seconds",
+        "s",
+        "Time in micro-batches in which not even the busiest bundle was busy; not measured where Spark SQL does the "
+        "work.",
+    ),
+    *(_sum(f"overhead_{part}", "s", f"Of the micro-batches' time: {what}.") for part, what in OVERHEAD_PARTS.items()),
+    _sum("traffic_same_slot", "bytes", "Bytes read that the same slot had written.", _PLACED),
+    _sum("traffic_same_machine", "bytes", "Bytes read that another slot of the same machine had written.", _PLACED),
+    _sum("traffic_other_machine", "bytes", "Bytes read that another machine had written.", _PLACED),
+    # Levels
+    _max("instances", "instances", "Instances, as placed.", _PLACED),
+    _max("backlog_rows", "rows", "Rows that wait in front of the operator.", _WAITING),
+    _max("backlog_bytes", "bytes", "Bytes that wait in front of the operator.", _WAITING),
+    _max("backlog_age", "s", "Age of the oldest row that waits, since it came into the topology.", _WAITING),
+    _max("unmet_rows", "rows", "Rows that are due at a source and not emitted: demand that is not met.", (Of.SOURCE,)),
+    _max("worker_memory", "bytes", "Resident memory of the worker processes that ran its bundles.", _PLACED),
+    _max("executor_memory", "bytes", "Resident memory of the slot's executor, without its worker processes.", _PLACED),
+    _max("state_rows", "rows", "Rows of state, of all tasks of a keyed operator."),
+    _max("state_bytes", "bytes", "Memory or disk that the state takes, of all tasks of a keyed operator."),
+    # End to end
+    Metric(
+        "latency",
+        "sketch",
+        "From when a row was due at its source to when its batch was published at the sink: a DDSketch, with a "
+        "relative error of at most 1% in every quantile.",
+        Fold.MERGE,
+        (Of.SINK,),
+    ),
+    # What follows from them
+    _derived("rate", "rows/s", "Rows executed a second; of a sink, its throughput. Of a stream: rows read.", _ANY),
+    _derived("emit_rate", "rows/s", "Rows emitted a second.", _ANY),
+    _derived(
+        "input_rate",
+        "rows/s",
+        "What comes in: the rows a second that its producers emit on the streams to it; of a source, what is due.",
+    ),
+    _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
+    _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
+    _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
+    _derived("batch_duration", "s", "Time of one micro-batch, on average."),
+    _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
+    _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),
+    _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),
+    _derived("latency_p90", "s", "Latency that 90% of the rows stay below.", (Of.SINK,)),
+    _derived("latency_p99", "s", "Latency that 99% of the rows stay below.", (Of.SINK,)),
+    _derived("traffic", "bytes/s", "Bytes a second from the slot (machine) that wrote them to the one that read them."),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _LIST}

@@ -1,0 +1,84 @@
+"""All of it together: samples go in, snapshots come out, and what is over is written to the statistics store.
+
+The engine calls `take` with every batch and `look` once a sampling interval; a thread in the background calls `write`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from penstock.cluster.model import Cluster, Placement
+from penstock.monitor.evaluation import snapshot_of
+from penstock.monitor.events import EventLog
+from penstock.monitor.intervals import Collector, Interval
+from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.store import StatisticsStore
+from penstock.monitor.window import Window
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+#: Seconds between two rounds of the store's housekeeping.
+HOUSEKEEPING = 60.0
+#: The most intervals that wait for a store that is away; the oldest go first.
+UNWRITTEN = 1000
+
+
+class Monitor:
+    """One running topology. Any thread may call it."""
+
+    def __init__(
+        self, definition: TopologyDefinition, settings: Settings, since: float, store: StatisticsStore | None = None
+    ) -> None:
+        self.events = EventLog(store)
+        self.store = store
+        self._definition = definition
+        self._settings = settings
+        self._window = Window(settings.sample_seconds, settings.window_samples, since)
+        self._lock = threading.Lock()
+        self._collector = Collector(settings.sample_seconds, since)
+        self._writing = threading.Lock()
+        self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
+        self._kept_house_at = since
+
+    def take(self, sample: Sample) -> None:
+        """What an operator did in a batch."""
+        self._window.add(sample)
+        if self.store is not None:
+            with self._lock:
+                self._collector.add(sample)
+
+    def look(self, operator: str, levels: Levels) -> None:
+        """What an operator looks like, with or without a batch."""
+        self._window.see(operator, levels)
+        if self.store is not None:
+            with self._lock:
+                self._collector.see(operator, levels)
+
+    def snapshot(self, now: float, placement: Placement, cluster: Cluster) -> Snapshot:
+        """Look at the operators first: one with a batch under way is then counted to the end of its last one."""
+        least = self._settings.window_least_samples
+        return snapshot_of(self._window.totals(now), self._definition, placement, cluster, least)
+
+    def restart(self, at: float) -> None:
+        """After a reconfiguration: the window begins anew. The history goes on."""
+        self._window.restart(at)
+
+    def write(self, now: float, placement: Placement, last: bool = False) -> None:
+        """Write the intervals that are over, and events; at the end also the interval that goes on. What the store
+        refuses is kept for the next time, and the error is the caller's."""
+        if self.store is None:
+            return
+        with self._writing:
+            with self._lock:
+                over = self._collector.flush(now) if last else self._collector.close(now)
+            self._unwritten.extend((interval, placement) for interval in over)
+            while self._unwritten:
+                interval, placed = self._unwritten[0]
+                self.store.write([interval], self._definition, placed)
+                self._unwritten.popleft()
+            self.events.flush()
+            if last or now >= self._kept_house_at + HOUSEKEEPING:
+                self.store.keep_house(now)
+                self._kept_house_at = now

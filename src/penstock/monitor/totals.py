@@ -1,0 +1,172 @@
+"""Samples added up, and sums that can be merged: those of two intervals are the sums of both together.
+
+A sum with an unknown part is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from penstock.monitor.latency import LatencySketch
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Way
+from penstock.monitor.unknown import Number, largest, plus
+
+Key = TypeVar("Key")
+
+
+@dataclass
+class SlotTotals:
+    """One operator on one slot."""
+
+    batches: int = 0
+    #: As the bundles had them last; 0 where Spark chose the threads.
+    instances: int = 0
+    rows: int | None = 0
+    rows_out: int = 0
+    bytes_in: int | None = 0
+    bytes_out: int | None = 0
+    busy: float | None = 0.0
+    cpu: float | None = 0.0
+    memory: int | None = None
+    executor_memory: int | None = None
+
+    def add(self, work: SlotWork) -> None:
+        self._take(work, 1, sum(work.rows_out.values()))
+
+    def merge(self, other: SlotTotals) -> None:
+        self._take(other, other.batches, other.rows_out)
+
+    def _take(self, one: SlotWork | SlotTotals, batches: int, rows_out: int) -> None:
+        self.batches += batches
+        self.instances = one.instances
+        self.rows = plus(self.rows, one.rows)
+        self.rows_out += rows_out
+        self.bytes_in = plus(self.bytes_in, one.bytes_in)
+        self.bytes_out = plus(self.bytes_out, one.bytes_out)
+        self.busy = plus(self.busy, one.busy)
+        self.cpu = plus(self.cpu, one.cpu)
+        self.memory = largest(self.memory, one.memory)
+        self.executor_memory = largest(self.executor_memory, one.executor_memory)
+
+
+@dataclass
+class OperatorTotals:
+    """One operator over one interval, or over several."""
+
+    #: Intervals in which there was something: a batch, or a look at it.
+    intervals: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    rows_in: dict[str, int] | None = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    bad_rows: int = 0
+    waiting: float | None = 0.0
+    overhead: float | None = 0.0
+    #: Spark accounts for a batch only after it: these are the sums of so many of the batches.
+    overhead_parts: dict[str, float] = field(default_factory=dict)
+    overhead_batches: int = 0
+    traffic: dict[Way, int] | None = field(default_factory=dict)
+    slots: dict[str, SlotTotals] = field(default_factory=dict)
+    latency: LatencySketch | None = None
+    #: The newest that is known.
+    state: Mapping[int, StateSize] | None = None
+    #: The last of each interval, oldest first.
+    levels: list[Levels] = field(default_factory=list)
+    first_started: float | None = None
+    last_finished: float | None = None
+
+    @property
+    def heard_at(self) -> float | None:
+        """When there was last something."""
+        seen = self.levels[-1].at if self.levels else None
+        return largest(self.last_finished, seen)
+
+    def add(self, sample: Sample) -> None:
+        self.intervals = 1
+        self.batches += 1
+        self.seconds += sample.seconds
+        self.rows += sample.rows
+        self.rows_in = plus_each(self.rows_in, sample.rows_in)
+        _add_each(self.rows_out, sample.rows_out)
+        self.bad_rows += sample.bad_rows
+        self.waiting = plus(self.waiting, sample.waiting)
+        self.overhead = plus(self.overhead, sample.overhead)
+        if sample.overhead_parts is not None:
+            _add_each(self.overhead_parts, sample.overhead_parts)
+            self.overhead_batches += 1
+        self.traffic = plus_each(self.traffic, sample.traffic)
+        for work in sample.slots:
+            self._slot(work.slot).add(work)
+        self._take_latency(sample.latency)
+        self.state = sample.state if sample.state is not None else self.state
+        self._stretch(sample.started, sample.finished)
+        if sample.levels is not None:
+            self.see(sample.levels)
+
+    def see(self, levels: Levels) -> None:
+        """Within an interval, the newest look replaces the one before."""
+        self.intervals = 1
+        if not self.levels or levels.at >= self.levels[-1].at:
+            self.levels = [levels]
+
+    def merge(self, other: OperatorTotals) -> None:
+        """Take in what came after."""
+        self.intervals += other.intervals
+        self.batches += other.batches
+        self.seconds += other.seconds
+        self.rows += other.rows
+        self.rows_in = plus_each(self.rows_in, other.rows_in)
+        _add_each(self.rows_out, other.rows_out)
+        self.bad_rows += other.bad_rows
+        self.waiting = plus(self.waiting, other.waiting)
+        self.overhead = plus(self.overhead, other.overhead)
+        _add_each(self.overhead_parts, other.overhead_parts)
+        self.overhead_batches += other.overhead_batches
+        self.traffic = plus_each(self.traffic, other.traffic)
+        for slot, totals in other.slots.items():
+            self._slot(slot).merge(totals)
+        self._take_latency(other.latency)
+        self.state = other.state if other.state is not None else self.state
+        self.levels = self.levels + other.levels
+        if other.first_started is not None and other.last_finished is not None:
+            self._stretch(other.first_started, other.last_finished)
+
+    def _slot(self, slot: str) -> SlotTotals:
+        return self.slots.setdefault(slot, SlotTotals())
+
+    def _take_latency(self, latency: LatencySketch | None) -> None:
+        if latency is not None:
+            # That of a sample is shared with others; the one here is its own.
+            self.latency = self.latency or LatencySketch()
+            self.latency.merge(latency)
+
+    def _stretch(self, started: float, finished: float) -> None:
+        self.first_started = started if self.first_started is None else min(self.first_started, started)
+        self.last_finished = finished if self.last_finished is None else max(self.last_finished, finished)
+
+
+ByOperator = Mapping[str, OperatorTotals]
+
+
+def merge_operators(*parts: ByOperator) -> dict[str, OperatorTotals]:
+    """All of them in a new one, the oldest first; none of them is changed or shared."""
+    total: dict[str, OperatorTotals] = {}
+    for part in parts:
+        for name, totals in part.items():
+            total.setdefault(name, OperatorTotals()).merge(totals)
+    return total
+
+
+def plus_each(total: dict[Key, int] | None, more: Mapping[Key, int] | None) -> dict[Key, int] | None:
+    if total is None or more is None:
+        return None
+    _add_each(total, more)
+    return total
+
+
+def _add_each(total: dict[Key, Number], more: Mapping[Key, Number]) -> None:
+    for key, value in more.items():
+        total[key] = total.get(key, 0) + value

@@ -1,0 +1,379 @@
+"""What every statistics store promises, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from penstock import PenstockError, Settings, Topology, sinks, sources
+from penstock.channels.database import Database, Retries
+from penstock.cluster.model import Cluster, Placement
+from penstock.monitor import statistics_tables as tables
+from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
+from penstock.monitor.intervals import Collector
+from penstock.monitor.latency import LatencySketch
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waiting
+from penstock.monitor.store import StatisticsStore
+from penstock.strategies.mapping.round_robin import round_robin
+
+QUICK = Retries(times=3, first_pause=0.01)
+#: A multiple of ten minutes.
+T0 = 1_200_000_000.0
+MINUTE, HOUR = 60, 3600
+CLUSTER = Cluster.of(["a", "b"], 1)
+Open = Callable[..., StatisticsStore]
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def topology():
+    declared = Topology("words")
+    rows = declared.source("read", sources.rate(1, sources.numbers()))
+    mapped = declared.map("split", same, inputs=[rows], schema="id long, value double", instances=2)
+    declared.sink("out", sinks.noop(), inputs=[mapped])
+    return declared.definition()
+
+
+DEFINITION = topology()
+PLACEMENT = round_robin(DEFINITION, CLUSTER)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/statistics.db"
+    return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture
+def open_store(url: str) -> Iterator[Open]:
+    opened: list[StatisticsStore] = []
+
+    def open_(topology: str = "words", **settings: object) -> StatisticsStore:
+        opened.append(StatisticsStore.open(url, topology, Settings.of(settings), retries=QUICK))
+        return opened[-1]
+
+    yield open_
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Open) -> StatisticsStore:
+    return open_store()
+
+
+def sample(operator: str, finished: float, rows: int = 10, cpu: float | None = 0.25, **more: object) -> Sample:
+    where = [slot.name for slot in PLACEMENT.of(operator)]
+    slots = tuple(
+        SlotWork(
+            slot,
+            1,
+            rows=rows // len(where),
+            rows_out={"out": rows},
+            bytes_in=80,
+            bytes_out=160,
+            busy=0.5,
+            cpu=cpu,
+            memory=1000,
+        )
+        for slot in where
+    )
+    fields = {"rows_in": {"read->split": rows} if operator == "split" else {}, "traffic": {("a/0", "b/0"): 7}}
+    return Sample(
+        operator, 0, finished - 1, finished, rows, rows_out={"out": rows}, slots=slots, waiting=0.5, **(fields | more)
+    )
+
+
+def fill(store: StatisticsStore, seconds: int, since: float = T0, every: int = 10, house: int = 60) -> None:
+    """A batch a second of 10 rows of `split`, written every ten seconds, with housekeeping."""
+    collector = Collector(every, since)
+    for second in range(seconds):
+        now = since + second + 0.5
+        latency = LatencySketch()
+        latency.add(1.0, 10)
+        collector.add(sample("split", now, levels=Levels(now, {"read->split": Waiting(second, 8 * second, 2.0)})))
+        collector.add(sample("out", now, latency=latency))
+        if (second + 1) % every == 0:
+            store.write(collector.close(since + second + 1), DEFINITION, PLACEMENT)
+        if (second + 1) % house == 0:
+            store.keep_house(since + second + 1)
+
+
+def ask(
+    store: StatisticsStore, *metrics: str, since: float = T0, until: float = T0 + HOUR, **more
+) -> list[SeriesHistory]:
+    return store.history(HistoryQuery(metrics, since, until, **more))
+
+
+# Statistics
+
+
+def test_what_is_written_can_be_read(store: StatisticsStore) -> None:
+    fill(store, 30)
+    [history] = ask(store, "rows", "rate", "utilisation", "capacity", "backlog_rows", operator="split")
+    assert (history.key.operator, history.key.slot, history.key.stream) == ("split", "", "")
+    assert history.times == [T0, T0 + 10, T0 + 20]
+    assert history.seconds == [10, 10, 10]
+    assert history.values["rows"] == [100, 100, 100]
+    assert history.values["rate"] == [10, 10, 10]
+    assert history.values["utilisation"] == [0.5, 0.5, 0.5]
+    assert history.values["capacity"] == [10, 10, 10]
+    assert history.values["backlog_rows"] == [9, 19, 29]
+
+
+def test_every_metric_that_has_a_history_can_be_asked_for(store: StatisticsStore) -> None:
+    fill(store, 20)
+    histories = ask(store, *WITH_HISTORY)
+    assert [history.key.operator for history in histories] == ["out", "split"]
+    for history in histories:
+        assert history.values.keys() == set(WITH_HISTORY)
+        assert all(len(values) == len(history.times) == 2 for values in history.values.values())
+    out, split = histories
+    assert out.values["latency_p99"] == [pytest.approx(1.0, rel=0.01)] * 2
+    assert split.values["latency_p99"] == [None, None]
+    assert split.values["traffic_other_machine"] == [70, 70]
+    assert split.values["state_rows"] == [None, None]
+    assert split.as_json()["values"]["rows"] == [100, 100]
+
+
+def test_history_of_slots_and_of_streams(store: StatisticsStore) -> None:
+    fill(store, 10)
+    slots = ask(store, "rows", "bytes_in", "traffic_other_machine", by="slot", operator="split")
+    assert [(one.key.slot, one.values["rows"], one.values["bytes_in"]) for one in slots] == [
+        ("a/0", [50], [800]),
+        ("b/0", [50], [800]),
+    ]
+    assert [one.values["traffic_other_machine"] for one in slots] == [[0], [70]]
+    streams = ask(store, "rate", "emit_rate", "backlog_age", by="stream")
+    assert [(one.key.stream, one.values["rate"], one.values["emit_rate"]) for one in streams] == [
+        ("split->out", [0], [10]),
+        # Nothing was heard of its producer.
+        ("read->split", [10], [None]),
+    ]
+    assert streams[1].values["backlog_age"] == [2.0]
+
+
+def test_a_slot_that_is_placed_and_idle_did_nothing(store: StatisticsStore) -> None:
+    collector = Collector(10, T0)
+    collector.see("split", Levels(T0 + 1))
+    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    assert [one.values["rows"] for one in ask(store, "rows", by="slot")] == [[0], [0]]
+    # Where work ran that nobody can place, nobody can say that a slot did nothing.
+    nowhere = SlotWork("", 0, rows=5, busy=1.0)
+    collector = Collector(10, T0 + 10)
+    collector.add(Sample("split", 0, T0 + 11, T0 + 12, 5, {}, {}, (nowhere,)))
+    store.write(collector.flush(T0 + 20), DEFINITION, PLACEMENT)
+    assert [one.times for one in ask(store, "rows", by="slot")] == [[T0], [T0]]
+    assert ask(store, "rows")[0].values["rows"] == [0, 5]
+
+
+def test_writing_an_interval_again_changes_nothing(store: StatisticsStore, open_store: Open) -> None:
+    fill(store, 10)
+    fill(open_store(), 10)
+    assert ask(store, "rows", operator="split")[0].values["rows"] == [100]
+
+
+def test_what_was_not_measured_is_none_and_stays_so_in_longer_intervals(store: StatisticsStore) -> None:
+    collector = Collector(10, T0)
+    for second in range(0, 120, 10):
+        collector.add(sample("split", T0 + second + 5, cpu=None if second == 20 else 0.25))
+    store.write(collector.flush(T0 + 120), DEFINITION, PLACEMENT)
+    store.keep_house(T0 + 120)
+    [history] = ask(store, "cpu_seconds", "cpu_utilisation", "rows", operator="split", points=2)
+    assert history.times == [T0, T0 + 60]
+    assert history.values["cpu_seconds"] == [None, 3.0]
+    assert history.values["cpu_utilisation"] == [None, 3.0 / 120]
+    assert history.values["rows"] == [60, 60]
+
+
+def test_time_that_nobody_observed_is_not_time_without_rows(store: StatisticsStore) -> None:
+    collector = Collector(10, T0)
+    collector.add(sample("split", T0 + 5, rows=100))
+    store.write(collector.flush(T0 + 60), DEFINITION, PLACEMENT)
+    store.keep_house(T0 + 60)
+    [history] = ask(store, "rate", operator="split", points=1)
+    assert (history.times, history.seconds, history.values["rate"]) == ([T0], [10], [10])
+
+
+# Roll-ups
+
+
+def test_longer_intervals_are_the_sum_the_largest_and_the_merge_of_short_ones(store: StatisticsStore) -> None:
+    fill(store, 20 * MINUTE)
+    for points, width in ((120, 10), (20, MINUTE), (2, 10 * MINUTE)):
+        out, split = ask(
+            store, "rows", "backlog_rows", "instance_seconds", "latency_mean", until=T0 + 20 * MINUTE, points=points
+        )
+        assert split.times == [T0 + start for start in range(0, 20 * MINUTE, width)]
+        assert split.seconds == [width] * (20 * MINUTE // width)
+        assert split.values["rows"] == [10 * width] * len(split.times)
+        assert split.values["instance_seconds"] == [2 * width] * len(split.times)
+        assert split.values["backlog_rows"] == [start + width - 1 for start in range(0, 20 * MINUTE, width)]
+        assert out.values["latency_mean"] == [pytest.approx(1.0)] * len(split.times)
+
+
+def test_what_is_too_young_to_be_rolled_up_comes_in_finer_intervals(store: StatisticsStore) -> None:
+    fill(store, 13 * MINUTE + 20)
+    [history] = ask(store, "rows", operator="split", points=1)
+    minutes = [T0 + minute * MINUTE for minute in (10, 11, 12)]
+    assert history.times == [T0, *minutes, T0 + 13 * MINUTE, T0 + 13 * MINUTE + 10]
+    assert sum(value or 0 for value in history.values["rows"]) == 10 * (13 * MINUTE + 20)
+
+
+def test_an_interval_of_which_some_is_asked_for_is_in_the_answer(store: StatisticsStore) -> None:
+    fill(store, 13 * MINUTE + 20)
+    [inside] = ask(store, "rows", operator="split", since=T0 + 5 * MINUTE, points=1)
+    assert inside.times[0] == T0
+    [behind] = ask(store, "rows", operator="split", since=T0 + 11 * MINUTE + 5, points=1)
+    assert behind.times[:2] == [T0 + 11 * MINUTE, T0 + 12 * MINUTE]
+
+
+def test_old_intervals_go_and_longer_ones_stay(open_store: Open) -> None:
+    store = open_store(statistics_samples_hours=0.1, statistics_minutes_hours=1)
+    fill(store, 2 * HOUR, every=30, house=300)
+    end = T0 + 2 * HOUR
+    everything = ask(store, "rows", operator="split", until=end, points=10_000)[0]
+    # The finest that are kept for all of this time.
+    assert everything.times == [T0 + start for start in range(0, 2 * HOUR, 10 * MINUTE)]
+    assert sum(value or 0 for value in everything.values["rows"]) == 10 * 2 * HOUR
+    lately = ask(store, "rows", operator="split", since=end - 300, until=end, points=10_000)[0]
+    assert lately.times == [end - 300 + start for start in range(0, 300, 30)]
+    hour = ask(store, "rows", operator="split", since=end - 1800, until=end, points=10_000)[0]
+    assert len(hour.times) == 30
+
+
+def test_nothing_goes_before_it_is_rolled_up(open_store: Open) -> None:
+    first = open_store(statistics_samples_hours=0.1)
+    fill(first, 90, house=1000)
+    # Long afterwards, and nothing was written since: the second minute is not known to be complete.
+    later = open_store(statistics_samples_hours=0.1)
+    later.keep_house(T0 + 20 * HOUR)
+    assert len(ask(later, "rows", operator="split")[0].times) == 9
+    fill(later, 60, since=T0 + 20 * HOUR)
+    history = ask(later, "rows", operator="split", points=1, until=T0 + 21 * HOUR)[0]
+    assert sum(value or 0 for value in history.values["rows"]) == 1500
+
+
+def test_a_restarted_store_goes_on(open_store: Open) -> None:
+    fill(open_store(), 5 * MINUTE)
+    fill(open_store(), 5 * MINUTE, since=T0 + 5 * MINUTE)
+    [history] = ask(open_store(), "rows", operator="split", points=1)
+    assert (history.times, history.values["rows"]) == ([T0], [6000])
+
+
+def test_topologies_are_apart(store: StatisticsStore, open_store: Open) -> None:
+    other = open_store("others", statistics_samples_hours=0.1)
+    fill(store, 20)
+    fill(other, 10)
+    other.keep_house(T0 + HOUR)
+    assert ask(store, "rows", operator="split")[0].values["rows"] == [100, 100]
+    assert ask(other, "rows", operator="split")[0].values["rows"] == [100]
+    assert ask(open_store("nobody"), "rows") == []
+
+
+def test_a_metric_without_history_is_named() -> None:
+    for name in ("latency", "nonsense"):
+        with pytest.raises(PenstockError) as caught:
+            HistoryQuery((name,), 0, 1)
+        assert caught.value.name == "UNKNOWN_METRIC"
+
+
+def test_state_is_that_of_all_tasks(store: StatisticsStore) -> None:
+    collector = Collector(10, T0)
+    collector.add(sample("split", T0 + 5, state={0: StateSize(1, 10), 1: StateSize(2, None)}))
+    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    [history] = ask(store, "state_rows", "state_bytes", operator="split")
+    assert history.values == {"state_rows": [3], "state_bytes": [10]}
+
+
+# Events
+
+
+def event(time: float, kind: EventKind = EventKind.DECISION, **more) -> Event:
+    return Event(time, kind, "split", "it is congested", **more)
+
+
+def test_events_are_kept_in_order_with_their_fields(store: StatisticsStore, open_store: Open) -> None:
+    assert store.last_event() == 0
+    written = [
+        event(T0, cause="stela", fields={"ratio": 1.5, "slots": ["a/0"]}, id=1),
+        event(T0 + 1, EventKind.VETO, id=2),
+    ]
+    store.write_events(written)
+    store.write_events([event(T0 + 2, id=2, cause="again"), event(T0 + 3, EventKind.ACTION, id=3)])
+    found = open_store().events()
+    assert found[:2] == written
+    assert [one.id for one in store.events(after=1)] == [2, 3]
+    assert [one.id for one in store.events(limit=1)] == [1]
+    assert open_store().last_event() == 3
+    assert open_store("others").events() == []
+
+
+def test_old_events_go_but_the_newest_stays(open_store: Open) -> None:
+    store = open_store(statistics_days=1)
+    store.write_events([event(T0 + index, id=index + 1) for index in range(3)])
+    store.keep_house(T0 + 1 + 24 * HOUR)
+    assert [one.id for one in store.events()] == [2, 3]
+    store.keep_house(T0 + 48 * HOUR)
+    assert [one.id for one in store.events()] == [3]
+    assert store.last_event() == 3
+
+
+def test_a_log_goes_on_where_the_one_before_ended(store: StatisticsStore) -> None:
+    first = EventLog(store)
+    first.record(event(T0))
+    first.record(event(T0 + 1))
+    assert first.flush() == 2
+    assert first.flush() == 0
+    second = EventLog(store, kept=2)
+    for index in range(2, 5):
+        second.record(event(T0 + index))
+        second.flush()
+    # The oldest are only in the store, the newest only in memory.
+    second.record(event(T0 + 5))
+    assert [one.id for one in second.since(0)] == [1, 2, 3, 4, 5, 6]
+    assert [one.id for one in second.since(5)] == [6]
+    assert [one.id for one in second.since(1, limit=2)] == [2, 3]
+
+
+# Opening
+
+
+def test_a_newer_store_is_left_alone(store: StatisticsStore, url: str, open_store: Open) -> None:
+    database = Database.open(url, retries=QUICK)
+    table = tables.meta
+    newer = sa.update(table).where(table.c.topology == "").values(value=str(tables.SCHEMA_VERSION + 1))
+    database.run(lambda connection: connection.execute(newer))
+    database.close()
+    with pytest.raises(PenstockError) as caught:
+        open_store()
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+    assert "statistics store" in caught.value.message
+
+
+def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    for url in (f"sqlite:///{tmp_path}/nowhere/x.db", "postgresql://u:secret@127.0.0.1:1/x", "mysql://x"):
+        with pytest.raises(PenstockError) as caught:
+            StatisticsStore.open(url, "words", retries=Retries(times=0))
+        assert caught.value.name == "STATISTICS_UNREACHABLE"
+        assert "secret" not in str(caught.value)
+
+
+def test_the_file_is_for_its_user_only(tmp_path: Path) -> None:
+    StatisticsStore.open(f"sqlite:///{tmp_path}/s.db", "words").close()
+    assert (tmp_path / "s.db").stat().st_mode & 0o077 == 0
+
+
+def test_placement_may_name_what_did_not_run(store: StatisticsStore) -> None:
+    collector = Collector(10, T0)
+    collector.add(sample("split", T0 + 1))
+    store.write(collector.flush(T0 + 10), DEFINITION, Placement({}))
+    assert ask(store, "instances", operator="split")[0].values["instances"] == [0]

@@ -1,0 +1,71 @@
+"""What a bundle says it read: rows by channel, and bytes by the slot that wrote them, counted and not estimated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.channels.segments import SegmentFile, SegmentStore
+from penstock.engine import bundle
+from penstock.engine.manifest import BundleReport
+from penstock.engine.program import Program
+from penstock.engine.readers import ChannelReader
+from penstock.engine.splitting import Descriptor, Piece, Spread
+from penstock.errors import Location
+from penstock.topology.definition import MAIN_OUTPUT
+
+SCHEMA = pa.schema([("text", pa.string())])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SegmentStore:
+    return SegmentStore(str(tmp_path), max_batch_rows=4)
+
+
+def written(store: SegmentStore, channel: str, texts: list[str]) -> SegmentFile:
+    return store.write(channel, f"{len(texts)}.arrow", [pa.record_batch([texts], schema=SCHEMA)], SCHEMA)
+
+
+def piece(segment: SegmentFile, start: int, stop: int, producer: str, spread: Spread = Spread.SHUFFLE) -> Piece:
+    return Piece(segment.path, start, stop, spread, 1.0, 2.0, producer)
+
+
+def report_of(store: SegmentStore, pieces: list[Piece], instances: int, monkeypatch) -> BundleReport:
+    monkeypatch.setattr(bundle, "_task", lambda: (7, 0))
+    program = Program("m", Location("x.py", 1), ChannelReader(store), None, {MAIN_OUTPUT: SCHEMA}, {}, store)
+    return bundle._Bundle(program, Descriptor("a/0", instances, tuple(pieces), None)).run()
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_traffic_is_the_bytes_of_the_rows_that_were_read(store, instances, monkeypatch) -> None:
+    short, long = written(store, "s.out", ["x"] * 9), written(store, "t.out", ["y" * 1000] * 6)
+    pieces = [piece(short, 2, 9, "b/0"), piece(long, 0, 5, "c/1"), piece(long, 5, 6, "b/0")]
+    report = report_of(store, pieces, instances, monkeypatch)
+    assert report.rows_by_channel == {"s.out": 7, "t.out": 6}
+    # A row of text is its characters and four bytes of offset; every batch has one offset more, and no proportion of
+    # the whole could tell the 7 short rows from the long one that came from the same slot.
+    assert report.traffic["c/1"] == pytest.approx(5 * 1004, abs=4 * 5)
+    assert report.traffic["b/0"] == pytest.approx(7 * 5 + 1004, abs=4 * 5)
+    assert sum(report.traffic.values()) == report.bytes_in
+    assert sum(report.rows_by_channel.values()) == report.rows_in
+
+
+def test_every_instance_that_gets_a_broadcast_row_counts_it(store, monkeypatch) -> None:
+    segment = written(store, "s.out", ["x"] * 5)
+    report = report_of(store, [piece(segment, 0, 5, "b/0", Spread.BROADCAST)], 3, monkeypatch)
+    assert report.rows_by_channel == {"s.out": 15}
+
+
+def test_memory_is_that_of_the_process_now(store, monkeypatch) -> None:
+    report = report_of(store, [piece(written(store, "s.out", ["x"]), 0, 1, "b/0")], 1, monkeypatch)
+    assert report.memory is not None
+    assert 1 << 20 < report.memory < 1 << 40
+    assert report.executor_memory is None  # there is no executor above a test
+
+
+def test_a_process_that_is_gone_has_no_memory() -> None:
+    assert bundle.resident_bytes(os.getpid()) is not None
+    assert bundle.resident_bytes(2**30) is None

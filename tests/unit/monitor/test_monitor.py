@@ -1,0 +1,89 @@
+"""The monitor: one sample, seen by the snapshot and by the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT, levels, sample
+
+from penstock import PenstockError, Settings
+from penstock.monitor.events import Event, EventKind
+from penstock.monitor.history import HistoryQuery
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.store import StatisticsStore
+
+SETTINGS = Settings(sample_seconds=1.0, window_samples=5, window_least_samples=2)
+NAMES = ("rows", "work", "out")
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    opened = StatisticsStore.open(f"sqlite:///{tmp_path}/statistics.db", "small", SETTINGS)
+    yield opened
+    opened.close()
+
+
+def feed(monitor: Monitor, seconds: int) -> None:
+    for second in range(seconds):
+        for name in NAMES:
+            monitor.take(sample(name, second + 0.5, rows=100, seconds=0.25))
+            monitor.look(name, levels(second + 0.75, {"x": 1} if name != "rows" else {}))
+
+
+def rows(store: StatisticsStore, until: float = 100) -> list[float | None]:
+    [history] = store.history(HistoryQuery(("rows",), 0, until, operator="work"))
+    return history.values["rows"]
+
+
+def test_the_snapshot_and_the_history_count_the_same(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    feed(monitor, 4)
+    found = monitor.snapshot(4, PLACEMENT, CLUSTER)
+    assert found.complete, found.gaps
+    assert found.operators["work"].rate == 100
+    monitor.write(3.5, PLACEMENT)
+    assert rows(store) == [100, 100, 100]
+    monitor.write(4.0, PLACEMENT, last=True)
+    assert rows(store) == [100, 100, 100, 100]
+
+
+def test_a_reconfiguration_starts_the_window_anew_and_not_the_history(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    feed(monitor, 4)
+    monitor.restart(3.9)
+    assert not monitor.snapshot(4, PLACEMENT, CLUSTER).complete
+    monitor.write(5, PLACEMENT)
+    assert rows(store) == [100] * 4
+
+
+def test_without_a_store_nothing_is_kept_for_one() -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0)
+    feed(monitor, 4)
+    monitor.write(4, PLACEMENT, last=True)
+    assert monitor.snapshot(4, PLACEMENT, CLUSTER).complete
+
+
+def test_what_a_store_refuses_is_written_later(store: StatisticsStore, monkeypatch) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    monitor.events.record(Event(0.0, EventKind.STARTED, "", "for the test"))
+    feed(monitor, 2)
+
+    def away(*_: object) -> None:
+        raise PenstockError("STATISTICS_UNREACHABLE", "away.", "Wait.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "write", away)
+        with pytest.raises(PenstockError):
+            monitor.write(2, PLACEMENT)
+    monitor.write(2, PLACEMENT)
+    assert rows(store) == [100, 100]
+    assert [event.reason for event in store.events()] == ["for the test"]
+
+
+def test_the_store_is_kept_in_order_once_a_minute(store: StatisticsStore, monkeypatch) -> None:
+    monitor, rounds = Monitor(DEFINITION, SETTINGS, 0, store), []
+    monkeypatch.setattr(store, "keep_house", rounds.append)
+    for now in range(0, 200, 10):
+        monitor.write(now, PLACEMENT)
+    assert rounds == [60, 120, 180]

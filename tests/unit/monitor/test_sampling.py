@@ -1,0 +1,136 @@
+"""From a batch's report to its sample: what is known is exact, what is not is None."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from monitor_fakes import DEFINITION
+
+from penstock.channels.records import NewSegment
+from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
+from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
+
+
+def bundle(slot: str, rows: int = 10, **more: Any) -> BundleReport:
+    fields: dict[str, Any] = {
+        "instances": 1,
+        "partition": 0,
+        "executor": None,
+        "host": "h",
+        "pid": 1,
+        "rows_in": rows,
+        "bytes_in": rows * 8,
+        "rows_out": {"out": rows},
+        "busy": 0.25,
+        "busy_total": 0.5,
+        "cpu": 0.125,
+        "seconds": 0.75,
+        "born_from": 98.0,
+        "born_to": 99.0,
+        "segments": (NewSegment("work.out", f"work.out/{slot}", max(rows, 1), 100, slot, 98.0, 99.0),),
+    }
+    return BundleReport(slot, **(fields | more))
+
+
+def report(*bundles: BundleReport, rows: int | None = None, operator: str = "work") -> BatchReport:
+    total = sum(one.rows_in for one in bundles) if rows is None else rows
+    return BatchReport(operator, 7, 100.0, 101.0, total, {"out": total}, bundles)
+
+
+def test_channels_become_streams() -> None:
+    assert streams_of(DEFINITION, "out") == {"work.out": "work->out", "rows.out": "rows->out"}
+    known = Circumstances(streams=streams_of(DEFINITION, "out"))
+    sample = sample_of(report(bundle("a/0", rows_by_channel={"work.out": 10})), known)
+    assert sample.rows_in == {"work->out": 10, "rows->out": 0}
+    assert sample.slots[0].rows_in == {"work->out": 10, "rows->out": 0}
+
+
+def test_the_bundles_of_a_slot_are_added_up() -> None:
+    known = Circumstances(streams={"rows.out": "rows->work"}, previous_finished=99.5)
+    sample = sample_of(
+        report(
+            bundle("a/0", 10, traffic={"a/0": 30, "b/0": 50}, memory=5, pid=1, executor_memory=70),
+            bundle("a/0", 20, traffic={"b/0": 160}, memory=7, pid=2, executor_memory=71),
+            bundle("b/0", 30, traffic={"b/0": 240}, memory=9),
+        ),
+        known,
+    )
+    first, second = sample.slots
+    assert (first.slot, first.instances, first.rows, first.rows_out) == ("a/0", 2, 30, {"out": 30})
+    assert (first.bytes_in, first.bytes_out, first.busy, first.cpu) == (240, 200, 1.0, 0.25)
+    assert (first.memory, first.executor_memory) == (12, 71)
+    assert (second.slot, second.memory, second.executor_memory) == ("b/0", 9, None)
+    assert sample.traffic == {("a/0", "a/0"): 30, ("b/0", "a/0"): 210, ("b/0", "b/0"): 240}
+    assert (sample.rows, sample.waiting, sample.overhead, sample.seconds) == (60, 0.5, 0.75, 1.0)
+
+
+def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
+    sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), Circumstances())
+    assert sample.traffic is None
+
+
+def test_a_process_that_ran_two_bundles_counts_once() -> None:
+    sample = sample_of(report(bundle("a/0", memory=5), bundle("a/0", memory=8)), Circumstances())
+    assert sample.slots[0].memory == 8
+
+
+def test_a_bundle_is_where_its_executor_is() -> None:
+    known = Circumstances(executors={"4": "b/1"})
+    assert sample_of(report(bundle("a/0", executor="4")), known).slots[0].slot == "b/1"
+    assert sample_of(report(bundle("a/0", executor="5")), known).slots[0].slot == "a/0"
+
+
+def test_a_row_of_a_broadcast_counts_once_for_the_operator() -> None:
+    known = Circumstances(streams={"rows.out": "rows->work"}, rows_by_channel={"rows.out": 10})
+    parts = [bundle(slot, 10, rows_by_channel={"rows.out": 10}) for slot in ("a/0", "b/0")]
+    sample = sample_of(report(*parts, rows=10), known)
+    assert (sample.rows, sample.rows_in) == (10, {"rows->work": 10})
+    assert [one.rows for one in sample.slots] == [10, 10]
+
+
+def test_what_spark_sql_does_not_say_is_not_known() -> None:
+    tasks = [bundle(f"task/{task}", 0, by_spark_sql=True, busy=0.0, busy_total=0.0, cpu=0.0) for task in range(3)]
+    known = Circumstances(streams={"rows.out": "rows->work"}, tasks=("a/0", "b/0", "a/0"))
+    sample = sample_of(report(*tasks, rows=50), known)
+    assert {one.slot: one.busy for one in sample.slots} == {"a/0": 1.5, "b/0": 0.75}
+    for one in sample.slots:
+        assert (one.rows, one.rows_in, one.bytes_in, one.cpu) == (None, None, None, None)
+    assert (sample.rows, sample.rows_in, sample.traffic, sample.overhead) == (50, None, None, None)
+
+
+def test_what_the_feeds_gave_to_spark_sql_is_known() -> None:
+    known = Circumstances(
+        streams={"rows.out": "rows->work"}, rows_by_channel={"rows.out": 50}, traffic={("a/0", "b/0"): 400}
+    )
+    sample = sample_of(report(bundle("task/0", 0, by_spark_sql=True), rows=50), known)
+    assert (sample.rows_in, sample.traffic) == ({"rows->work": 50}, {("a/0", "b/0"): 400})
+    assert sample.slots[0].slot == UNKNOWN_SLOT
+
+
+def test_only_a_sink_has_latency_and_no_bytes_out() -> None:
+    assert sample_of(report(bundle("a/0")), Circumstances()).latency is None
+    sample = sample_of(report(bundle("a/0", 1000), operator="out"), Circumstances(is_sink=True))
+    assert sample.latency is not None
+    assert sample.latency.rows == 1000
+    assert 2.0 < (sample.latency.mean or 0) < 3.0
+    assert sample.slots[0].bytes_out is None
+
+
+def test_what_the_driver_knows_is_handed_on() -> None:
+    levels, state = Levels(101.0, {"rows->work": waiting(5, 40, 90.0, 101.0)}), {0: StateSize(10, None)}
+    known = Circumstances(levels=levels, state=state, overhead_parts={"planning": 0.1})
+    sample = sample_of(report(bundle("a/0")), known)
+    assert (sample.levels, sample.state, sample.overhead_parts) == (levels, state, {"planning": 0.1})
+    assert levels.backlog["rows->work"].age == 11.0
+
+
+@pytest.mark.parametrize(("born", "age"), [(None, None), (90.0, 10.0), (105.0, 0.0)])
+def test_the_age_of_what_waits(born: float | None, age: float | None) -> None:
+    assert waiting(1, 8, born, 100.0).age == age
+
+
+def test_an_old_report_is_a_sample_with_less_in_it() -> None:
+    sample = sample_of(report(bundle("a/0")), Circumstances(streams={"rows.out": "rows->work"}))
+    assert (sample.rows, sample.rows_in, sample.waiting, sample.slots[0].memory) == (10, None, None, None)
