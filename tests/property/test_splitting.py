@@ -18,6 +18,7 @@ from penstock.engine.splitting import (
     bundles_of,
     cuts,
     part,
+    runs,
     split,
     traffic_of,
 )
@@ -74,8 +75,35 @@ def test_shuffled_rows_are_in_exactly_one_share(
     segments = segments_of(sizes)
     starts = {segment.path: segment.first_row for segment in segments}
     shares = split([InputRange(segments, start, stop, Spread.SHUFFLE)], bundles_of(placement))
-    assert sorted(row for share in shares for row in rows_of(share, starts)) == list(range(start, stop))
+    # In order, too: what the shares write is published in their order.
+    assert [row for share in shares for row in rows_of(share, starts)] == list(range(start, stop))
     assert all(share.pieces for share in shares)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=5), placements, st.data())
+def test_rows_of_several_inputs_are_in_order_each(
+    sizes: list[int], placement: dict[Slot, int], data: st.DataObject
+) -> None:
+    segments = segments_of(sizes)
+    starts = {segment.path: segment.first_row for segment in segments}
+    inputs = []
+    for _ in range(2):
+        start = data.draw(st.integers(0, sum(sizes)))
+        inputs.append(InputRange(segments, start, data.draw(st.integers(start, sum(sizes))), Spread.SHUFFLE))
+    shares = split(inputs, bundles_of(placement))
+    both = Counter(row for share in shares for row in rows_of(share, starts))
+    assert both == Counter(row for one in inputs for row in range(one.start, one.stop))
+    first = split(inputs[:1], bundles_of(placement))
+    assert [row for share in first for row in rows_of(share, starts)] == list(range(inputs[0].start, inputs[0].stop))
+
+
+@given(st.lists(st.integers(1, 1000), max_size=30), st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_runs_are_all_items_in_order_and_about_in_proportion(sizes: list[int], weights: list[int]) -> None:
+    parts = runs(sizes, weights)
+    assert [index for run in parts for index in run] == list(range(len(sizes)))
+    for run, weight in zip(parts, weights, strict=True):
+        mine = sum(sizes[index] for index in run)
+        assert abs(mine - sum(sizes) * weight / sum(weights)) <= max(sizes, default=0)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5), placements, st.integers(1, 64))

@@ -29,7 +29,8 @@ def count(frame):
 
 def steered(folder: Path, rate: float, rows: int | None = None, tasks: int = 4) -> Topology:
     topology = Topology("steered")
-    events = topology.source("events", sources.rate(rate, CONTENT, rows=rows))
+    # Two instances: their rows must be published in the order of the rows, not of the instances.
+    events = topology.source("events", sources.rate(rate, CONTENT, rows=rows), instances=2)
     tagged = topology.map("tag", tag, inputs=[events], schema="id long, key string", instances=2)
     counted = topology.keyed(
         "count", count, inputs=[tagged], key="key", schema="key string, count long", tasks=tasks, instances=2

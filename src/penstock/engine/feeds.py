@@ -258,7 +258,8 @@ class RateFeed(SourceFeed):
         bundles = self._seats.bundles()
         shares = []
         ranges = cuts(stop - first, [bundle.instances for bundle in bundles], turn=first % len(bundles))
-        for bundle, (low, high) in zip(bundles, ranges, strict=True):
+        # In the order of the rows: so they are published (see splitting.py).
+        for (low, high), bundle in sorted(zip(ranges, bundles, strict=True), key=lambda one: one[0]):
             if low < high:
                 load = {
                     "first": first + low,

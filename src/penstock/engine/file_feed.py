@@ -17,7 +17,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.segments import open_filesystem
 from penstock.engine.feeds import Batch, Partitions, Seats, SourceFeed
 from penstock.engine.intake import Intake
-from penstock.engine.splitting import Share
+from penstock.engine.splitting import Share, runs
 from penstock.errors import PenstockError
 from penstock.sources.specs import FileSource
 from penstock.topology.definition import Source
@@ -84,18 +84,15 @@ class FileFeed(SourceFeed):
         self.last_bytes = sum(found.bytes for found in chosen)
         self.batch = Batch({}, 0, *_seen(chosen))
         bundles = self._seats.bundles()
-        loads: list[list[Found]] = [[] for _ in bundles]
-        sizes = [0.0] * len(bundles)
-        # The largest first, each to the bundle that has the least to read for its instances.
-        for found in sorted(chosen, key=lambda one: (-one.bytes, one.path)):
-            index = min(range(len(bundles)), key=lambda i: sizes[i] / bundles[i].instances)
-            loads[index].append(found)
-            sizes[index] += max(found.bytes, 1)
-        shares = [
-            Share(bundle, load={"files": [found.path for found in load], "born": _seen(load)})
-            for bundle, load in zip(bundles, loads, strict=True)
-            if load
-        ]
+        # In the order of the files: so their rows are published (see splitting.py). Who is first goes around.
+        turn = first % len(bundles)
+        bundles = [*bundles[turn:], *bundles[:turn]]
+        parts = runs([max(found.bytes, 1) for found in chosen], [bundle.instances for bundle in bundles])
+        shares = []
+        for bundle, part in zip(bundles, parts, strict=True):
+            if load := [chosen[index] for index in part]:
+                files = [[found.path, max(found.bytes, 1)] for found in load]
+                shares.append(Share(bundle, load={"files": files, "born": _seen(load)}))
         return self._seats.partitions(shares)
 
     def look(self) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore, open_filesystem
 from penstock.engine.program import BadRow, Portion
-from penstock.engine.splitting import Descriptor, Piece, Spread, cuts
+from penstock.engine.splitting import Descriptor, Piece, Spread, cuts, runs
 from penstock.sources.content import Content
 from penstock.sources.reading import read_rows
 from penstock.sources.specs import FileSource
@@ -108,9 +108,9 @@ class FileReader:
     spec: FileSource
 
     def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
-        files = list((descriptor.load or {})["files"])
-        count = descriptor.instances
-        return [self._rows(files[index::count], bad_row) for index in range(count)]
+        files: list[tuple[str, int]] = (descriptor.load or {})["files"]
+        parts = runs([size for _, size in files], [1] * descriptor.instances)
+        return [self._rows([files[index][0] for index in part], bad_row) for part in parts]
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         born_from, born_to = (descriptor.load or {})["born"]

@@ -1,15 +1,19 @@
 """How a micro-batch is shared out: which rows go to which bundle. Pure, so that its invariants can be tested.
 
 Every row of the batch is in exactly one share (shuffle), in the one share of its key's group (by key), or in every
-share (broadcast), and a slot's part is in proportion to its instances.
+share (broadcast), and a slot's part is in proportion to its instances. Shares are in the order of their rows: what they
+write is published in that order, so that rows come to every operator in the order in which the source emitted them,
+however its batches are cut.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any
 
 from penstock.channels.records import Segment
@@ -125,13 +129,28 @@ def cuts(total: int, weights: Sequence[int], turn: int = 0) -> list[tuple[int, i
     return ranges
 
 
+def runs(sizes: Sequence[int], weights: Sequence[int]) -> list[range]:
+    """Consecutive items for each weight, in order, of about its proportion of all sizes: an item goes where its middle
+    falls."""
+    whole, total, seen = sum(weights), max(sum(sizes), 1), 0
+    bounds = [total * bound / whole for bound in accumulate(weights)]
+    counts = [0] * len(weights)
+    for size in sizes:
+        counts[min(bisect_right(bounds, seen + size / 2), len(weights) - 1)] += 1
+        seen += size
+    ends = list(accumulate(counts))
+    return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
 def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share]:
     """The shares of a micro-batch; a bundle that gets no row has none."""
     weights = [bundle.instances for bundle in bundles]
     pieces: list[list[Piece]] = [[] for _ in bundles]
+    # The same for all inputs: the shares can only be in one order.
+    turn = sum(item.start for item in inputs) % len(bundles)
     for item in inputs:
         if item.spread is Spread.SHUFFLE:
-            ranges = cuts(item.stop - item.start, weights, turn=item.start % len(bundles))
+            ranges = cuts(item.stop - item.start, weights, turn)
             for index, (low, high) in enumerate(ranges):
                 pieces[index] += _pieces(item, item.start + low, item.start + high)
         elif item.spread is Spread.BY_KEY:
@@ -142,7 +161,8 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
         else:
             for mine in pieces:
                 mine.extend(_pieces(item, item.start, item.stop))
-    return [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True) if mine]
+    shares = [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True)]
+    return [share for share in [*shares[turn:], *shares[:turn]] if share.pieces]
 
 
 def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> dict[tuple[str, str], int]:
