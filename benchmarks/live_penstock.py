@@ -31,9 +31,8 @@ from penstock.cluster.model import Slot
 from penstock.cluster.plan import Plan
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.controller import plans
-from penstock.engine import repartition
-from penstock.engine.changing import RunningEngine
-from penstock.engine.enact import Enactor, Status
+from penstock.engine.changing import Changes
+from penstock.engine.enact import Status
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport
 from penstock.engine.runtime import Run
@@ -139,7 +138,7 @@ class Actions:
         self._load = load
         self._provider = provider
         self._say = say
-        self._enactor = Enactor(RunningEngine(run))
+        self._changes = Changes(run)
 
     def all(self) -> list[Measured]:
         run = self._run
@@ -175,13 +174,13 @@ class Actions:
         return self._measure(name, lambda: self._carry_out(plan()))
 
     def _carry_out(self, plan: Plan) -> int:
-        outcome = self._enactor.carry_out(plan)
+        outcome = self._changes.carry_out(plan)
         if outcome.status is not Status.DONE:
             raise RuntimeError(f"{outcome.status}: {outcome.reason}")
         return len(outcome.placed.moves)
 
     def _repartition(self) -> int:
-        repartition.carry_out(self._run, "count", MORE_TASKS)
+        self._changes.repartition("count", MORE_TASKS)
         return MORE_TASKS
 
     def _measure(self, name: str, act: Callable[[], int]) -> Measured:

@@ -29,6 +29,8 @@ from penstock.engine.state_sizes import state_bytes
 HERE = str(Path(__file__).parent)
 #: Seconds over which the first rows, which fill the state, are due.
 FILLING = 5
+#: By default Spark's executors look for blocks to hand over again after 30 s, and go only then.
+DRAIN = 90.0
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 Say = Callable[[str], None]
 
@@ -141,7 +143,9 @@ def session(provider: StandaloneCluster, wait: str) -> Any:
 
     os.environ.update(provider.driver_environment())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = provider.spark_conf() | {
+    # What a cluster of Penstock's has beyond Spark's defaults to let machines go quickly, plain has not.
+    theirs = {name: value for name, value in provider.spark_conf().items() if not name.endswith("ReattemptInterval")}
+    conf = theirs | {
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([HERE, str(Path(HERE).parent / "src")]),
         "spark.sql.shuffle.partitions": str(TASKS),
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
@@ -200,7 +204,7 @@ class Actions:
         held = self._held(name)
         if not held:
             raise RuntimeError(f"machine {name} holds no state, so its end would show nothing")
-        self._provider.remove_machine(name)
+        self._provider.remove_machine(name, drain_seconds=DRAIN)
         return held
 
     def _repartition(self) -> int:
