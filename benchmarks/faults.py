@@ -59,6 +59,7 @@ def main() -> int:
     def tell(text: str) -> None:
         print(f"{time.time() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
 
+    temporary = set(Path(tempfile.gettempdir()).iterdir())
     with tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder:
         campaign = Campaign(Path(folder), seed, RATE, kinds_of(seed, options.kills), tell=tell)
         verdict = ""
@@ -67,6 +68,7 @@ def main() -> int:
         except AssertionError as problem:
             verdict = str(problem)
             print(verdict, file=sys.stderr)
+    left = [path.name for path in Path(tempfile.gettempdir()).iterdir() if path not in temporary]
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in campaign.outcomes.most_common())
     lines = [
         f"Seed {seed}, {time.time() - began:.0f} s, {campaign.emitted} rows emitted.",
@@ -76,10 +78,13 @@ def main() -> int:
         "| --- | --- | --- | --- | --- | --- |",
         *by_kind(campaign.kills),
         "",
+        f"Left in the temporary folder: {', '.join(left) or 'nothing'}. Processes left would have ended the campaign.",
+        "",
     ]
     print("\n".join(lines))
     bars = [
         Bar("faults: kills", len(campaign.kills), 25, at_most=False),
+        Bar("faults: files or folders left in the temporary folder", len(left), 0, at_most=True),
         Bar(
             "faults: rows lost, doubled, out of order or wrongly counted (0 = verified, 1 = not)",
             bool(verdict),

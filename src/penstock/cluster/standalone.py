@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -110,6 +111,7 @@ class StandaloneCluster:
         check_java()
         for i in range(self.machines):
             _require_address(_address(FIRST_ADDRESS + i))
+        self._clear_scratch()  # a driver that was killed could not
         daemons.write_conf(self.work_dir)
         try:
             self._master = self._launch("master", LOOPBACK, daemons.master_command())
@@ -237,6 +239,11 @@ class StandaloneCluster:
             self._workers.clear()
             self._bound.clear()
             self._master = self._ports = None
+            if processes:
+                self._clear_scratch()
+
+    def _clear_scratch(self) -> None:
+        shutil.rmtree(daemons.scratch_folder(self.work_dir), ignore_errors=True)
 
     def _drain(self, worker: Worker, seconds: float) -> None:
         """Decommission a machine and wait until its executors have gone, if they go in time."""
