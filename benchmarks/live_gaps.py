@@ -42,25 +42,20 @@ class Measured:
     watched: float
     #: The same over the calm before: what the measure shows when nothing happens.
     below_before: float
-    #: What Spark reports for loading state, summed over all tasks: the most in a batch since the action began, and the
-    #: usual before.
+    #: What Spark reports for loading state, summed over all tasks: the most in a batch since the action began.
     load: float
-    usual_load: float
-    #: Tasks whose state had to be loaded elsewhere.
+    #: Tasks whose state had to be loaded elsewhere, and by how much the slowest of them took longer than usual in its
+    #: first batch there, by Spark's records of tasks: Spark's own metric does not count the first load of a new store.
     moved: int = 0
+    load_of_slowest: float = 0.0
 
     @property
     def ratio(self) -> float:
         return self.longest_gap / self.median_gap
 
     @property
-    def load_of_one(self) -> float:
-        """What tasks that moved loaded on average. They load side by side, so the operator waited at least so long."""
-        return max(self.load - self.usual_load, 0.0) / self.moved if self.moved else 0.0
-
-    @property
     def ratio_but_load(self) -> float:
-        return (self.longest_gap - self.load_of_one) / self.median_gap
+        return (self.longest_gap - self.load_of_slowest) / self.median_gap
 
 
 class Stream(Protocol):
@@ -96,19 +91,19 @@ def until(stream: Stream, condition: Callable[[], bool], seconds: float, what: s
         time.sleep(0.05)
 
 
-def measure(stream: Stream, action: str, act: Callable[[], int], before: float, after: float) -> Measured:
-    """Calm, then the action, which says how many tasks moved, then what follows; up to the next output after that, so
-    that no gap is cut off."""
+def measure(stream: Stream, action: str, act: Callable[[], tuple[int, float]], before: float, after: float) -> Measured:
+    """Calm, then the action, which says how many tasks moved and how long the slowest loaded, then what follows; up to
+    the next output after that, so that no gap is cut off."""
     until(stream, lambda: stream.calm, CALM, "the backlog to be worked off: lower the rate")
     since = time.time()
     rest(stream, before)
     until(stream, lambda: sum(at >= since for at in stream.times()) > LEAST_GAPS, SILENCE, "output")
     began = time.time()
-    moved = act()
+    moved, load = act()
     ended = time.time()
     rest(stream, after)
     until(stream, lambda: stream.times()[-1] >= ended + after, SILENCE, "output")
-    return judge(action, stream.outputs(), stream.loads(), (since, began, ended), moved)
+    return judge(action, stream.outputs(), stream.loads(), (since, began, ended), moved, load)
 
 
 def judge(
@@ -117,12 +112,12 @@ def judge(
     loads: Sequence[tuple[float, float]],
     times: tuple[float, float, float],
     moved: int = 0,
+    load_of_slowest: float = 0.0,
 ) -> Measured:
     since, began, ended = times
     gaps = [(one.at, other.at - one.at) for one, other in pairwise(outputs)]
     usual = statistics.median(gap for at, gap in gaps if since <= at and at + gap <= began)
     last = outputs[-1].at
-    calm = [load for at, load in loads if since <= at < began - usual]
     rate = _rate(outputs, since, began, usual)
     return Measured(
         action=action,
@@ -133,8 +128,8 @@ def judge(
         watched=last - began,
         below_before=_below(outputs, since, began, usual, rate),
         load=max((load for at, load in loads if at > began - usual), default=0.0),
-        usual_load=statistics.median(calm) if calm else 0.0,
         moved=moved,
+        load_of_slowest=load_of_slowest,
     )
 
 

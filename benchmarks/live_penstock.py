@@ -173,23 +173,24 @@ class Actions:
     def _plan(self, name: str, plan: Callable[[], Plan]) -> Measured:
         return self._measure(name, lambda: self._carry_out(plan()))
 
-    def _carry_out(self, plan: Plan) -> int:
+    def _carry_out(self, plan: Plan) -> tuple[int, float]:
         outcome = self._changes.carry_out(plan)
         if outcome.status is not Status.DONE:
             raise RuntimeError(f"{outcome.status}: {outcome.reason}")
-        return len(outcome.placed.moves)
+        moves = outcome.placed.moves
+        return len(moves), max((move.load_seconds or 0.0 for move in moves), default=0.0)
 
-    def _repartition(self) -> int:
+    def _repartition(self) -> tuple[int, float]:
         self._changes.repartition("count", MORE_TASKS)
-        return MORE_TASKS
+        return MORE_TASKS, 0.0
 
-    def _measure(self, name: str, act: Callable[[], int]) -> Measured:
+    def _measure(self, name: str, act: Callable[[], tuple[int, float]]) -> Measured:
         self._say(name)
         began = time.time()
         found = live_gaps.measure(self._stream, name, act, self._load.before, self._load.after)
         faults = [one.text for one in self._run.happenings if one.at > began and one.kind == "fault"]
         self._say(
-            f"  longest gap {found.longest_gap:.2f} s, median before {found.median_gap:.2f} s, load {found.load:.2f} s"
-            + (f"; faults: {faults}" if faults else "")
+            f"  longest gap {found.longest_gap:.2f} s, median before {found.median_gap:.2f} s, "
+            f"load {found.load_of_slowest:.2f} s" + (f"; faults: {faults}" if faults else "")
         )
         return found

@@ -232,7 +232,7 @@ class Actions:
 
     def _measure(self, name: str, act: Callable[[], int]) -> Measured:
         self._say(name)
-        found = live_gaps.measure(self._stream, name, act, self._load.before, self._load.after)
+        found = live_gaps.measure(self._stream, name, lambda: (act(), 0.0), self._load.before, self._load.after)
         self._say(
             f"  longest gap {found.longest_gap:.2f} s, median before {found.median_gap:.2f} s, "
             f"load {found.load:.2f} s, {found.moved} tasks elsewhere"

@@ -89,6 +89,11 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         assert run.observed("count").tasks == {0: slots[3], 1: slots[0], 2: slots[3], 3: slots[1]}
         assert changes.carry_out(outcome.plan).status is Status.NOTHING
 
+        # Which task is the cheapest to move: one that has been there.
+        assert changes.cheapest_tasks("count", slots[3], slots[0], 1)[0] in (0, 2)
+        assert set(changes.cheapest_tasks("count", slots[3], slots[0], 9)) == {0, 2}
+        assert changes.cheapest_tasks("count", slots[2], slots[0], 9) == []
+
         # What cannot be is refused by name, and changes nothing.
         planned = run.placement
         assert refused(changes, RemoveMachine("127.0.0.99")) == "NO_SUCH_MACHINE"

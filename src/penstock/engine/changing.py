@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from itertools import islice
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.plan import MoveTask, SetInstances, diff
@@ -17,7 +17,7 @@ from penstock.engine.observing import Seen
 from penstock.engine.repartition import Repartition
 from penstock.engine.runtime import Run
 from penstock.engine.spark_internals import SparkInternals
-from penstock.engine.state_sizes import state_bytes
+from penstock.engine.state_sizes import cheapest_tasks, state_bytes
 from penstock.engine.warming import warm_state
 from penstock.errors import PenstockError
 from penstock.topology.definition import Keyed, TopologyDefinition
@@ -29,7 +29,8 @@ IDLE_SECONDS = 3.0
 USUAL_GAPS = 20
 #: A state store that is not warm after so long is left to its first batch.
 WARM_STATE_SECONDS = 60.0
-_LOAD = "rocksdbLoadLatencyMs"
+#: What a task usually takes is the median of so many batches.
+USUAL_BATCHES = 5
 
 
 class Changes(Enactor):
@@ -44,6 +45,15 @@ class Changes(Enactor):
         operator is stopped meanwhile, and the instances stay what and where they are."""
         with self.exclusively(f'repartition "{operator}" into {tasks} tasks'):
             return repartition.carry_out(self._run, operator, tasks)
+
+    def cheapest_tasks(self, operator: str, origin: Slot, slot: Slot, count: int) -> list[int]:
+        """Which tasks of an operator to move from one slot to another: those that have been there, then the smallest."""
+        placement, query = self._run.placement, self._run.query(operator)
+        tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
+        executor = self._run.host.slots.executor(slot)
+        been = query.state.been_on(executor) if query.state is not None and executor is not None else frozenset()
+        sizes = state_bytes(self._run.environment.checkpoint(operator), len(placement.tasks.get(operator, ())))
+        return cheapest_tasks(tasks, sizes, count, been)
 
 
 class RunningEngine:
@@ -139,6 +149,7 @@ class RunningEngine:
         changes = diff(before, placement)
         moved = [action for action in changes if isinstance(action, MoveTask)]
         sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
+        usual = {name: self._task_seconds(name) for name in sizes}
         at = time.time()
         run.arrangement.plan(placement)
         run.statistics.placement_changed(at)
@@ -146,7 +157,9 @@ class RunningEngine:
         seen = self._await_seen(operators, at, placement.slots - before.slots, give_up)
         arrangement.record(run.catalog, run.definition, placement)
         interruptions = {name: self._interruption(name, at) for name in sorted(operators)}
-        loads = {name: self._load_seconds(name, seen.get(name)) for name in sizes}
+        loads = {
+            name: _longer(usual[name], self._task_seconds(name, seen[name].batch)) for name in sizes if name in seen
+        }
         moves = tuple(
             Move(
                 move.operator,
@@ -154,7 +167,7 @@ class RunningEngine:
                 before.tasks[move.operator][move.task],
                 move.slot,
                 sizes[move.operator][move.task],
-                loads[move.operator],
+                loads.get(move.operator, {}).get(move.task),
                 interruptions[move.operator],
             )
             for move in moved
@@ -181,7 +194,7 @@ class RunningEngine:
                     if placed is not None and placed.agrees(name, run.arrangement.requested):
                         seen[name] = placed
                         waiting.discard(name)
-                if not run.query(name).intake.idle:
+                if not run.query(name).drained:
                     idle_since[name] = time.monotonic()
                 elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
                     waiting.discard(name)
@@ -218,21 +231,27 @@ class RunningEngine:
         around = [gap for published, gap in gaps if published > at]
         return Interruption(operator, max(around, default=0.0), statistics.median(usual) if usual else None)
 
-    def _load_seconds(self, operator: str, seen: Seen | None) -> float | None:
-        """What Spark counted for loading state in the first batch after the move."""
-        query = self._run.query(operator).query
-        if seen is None or query is None:
-            return None
-        for progress in query.recentProgress:
-            if progress["batchId"] == seen.batch:
-                return _load_of(progress)
-        return None
+    def _task_seconds(self, operator: str, batch: int | None = None) -> dict[int, list[float]]:
+        """How long each task of a keyed operator took in one batch, or in its newest ones, by Spark's records: in the
+        last stage of a batch, partition n is task n."""
+        query, internals = self._run.query(operator).query, self._run.host.streams.internals
+        found: dict[int, list[float]] = {}
+        if query is not None and internals is not None:
+            newest = islice(internals.recent(query), USUAL_BATCHES)
+            for ran in newest if batch is None else (one for one in newest if one.batch == batch):
+                last = max((task.stage for task in ran.tasks), default=0)
+                for task in ran.tasks:
+                    if task.stage == last:
+                        found.setdefault(task.partition, []).append(task.seconds)
+        return found
 
 
-def _load_of(progress: Any) -> float | None:
-    found = [one["customMetrics"].get(_LOAD) for one in progress["stateOperators"]]
-    known = [one for one in found if one is not None]
-    return sum(known) / 1000 if known else None
+def _longer(usual: Mapping[int, list[float]], now: Mapping[int, list[float]]) -> dict[int, float]:
+    """By how much each task took longer than usual. For one that was moved, that is what it took to have its state
+    there: Spark's own figure for loading (rocksdbLoadLatencyMs) was seen not to count the first load of a new store."""
+    return {
+        task: max(seconds[0] - statistics.median(usual[task]), 0.0) for task, seconds in now.items() if task in usual
+    }
 
 
 def _stop_if(give_up: Callable[[], str]) -> None:

@@ -36,7 +36,7 @@ class Interruption:
 @dataclass(frozen=True)
 class Move:
     """A task that was moved: its state in bytes, and how long its operator stood still. Tasks of an operator that move
-    at once share one standstill; `load_seconds` is what Spark counted for loading all of them."""
+    at once share one standstill; `load_seconds` is by how much this task took longer than usual in its first batch."""
 
     operator: str
     task: int

@@ -69,6 +69,7 @@ class RanTask:
     stage: int
     partition: int
     executor: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -202,18 +203,21 @@ class SparkInternals:
 
     def ran(self, query: StreamingQuery) -> RanBatch | None:
         """Where the tasks of the newest finished batch of a query ran, as Spark's own records have it."""
+        return next(self.recent(query), None)
+
+    def recent(self, query: StreamingQuery) -> Iterator[RanBatch]:
+        """The same for all finished batches that Spark still knows of, the newest first."""
         store = self._context.statusStore()
         tracker = self._context.statusTracker()
         jobs = sorted(tracker.getJobIdsForGroup(str(query.runId)), reverse=True)
-        for job in jobs[:4]:
+        for job in jobs:
             data = store.job(job)
             text = data.description()
             batch = re.search(r"batch = (\d+)", str(text.get()) if text.isDefined() else "")
             if batch is None or str(data.status()) != "SUCCEEDED":
                 continue
             stages = sorted(self._converters.asJava(data.stageIds()))
-            return RanBatch(int(batch[1]), tuple(task for stage in stages for task in self._tasks_of(store, stage)))
-        return None
+            yield RanBatch(int(batch[1]), tuple(task for stage in stages for task in self._tasks_of(store, stage)))
 
     def _tasks_of(self, store: Any, stage: int) -> Iterator[RanTask]:
         try:
@@ -222,7 +226,9 @@ class SparkInternals:
             return  # skipped: its output was there already
         for task in self._converters.asJava(store.taskList(stage, attempt, MOST_TASKS)):
             if task.status() == "SUCCESS":
-                yield RanTask(stage, task.index(), task.executorId())
+                took = task.duration()
+                seconds = took.get() / 1000 if took.isDefined() else 0.0
+                yield RanTask(stage, task.index(), task.executorId(), seconds)
 
     def placed_stream(self, spark: SparkSession, name: str, feed: Feed) -> DataFrame:
         """A streaming DataFrame of descriptors in `spark`, which is this session or one made from it."""

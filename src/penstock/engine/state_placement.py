@@ -43,6 +43,8 @@ class StatePlacer:
         self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
         #: Where Spark was last told that each task is to be.
         self._told: dict[int, Executor] = {}
+        #: Which tasks have run on an executor, in this run.
+        self._been: dict[str, set[int]] = {}
 
     @property
     def stateful(self) -> bool:
@@ -63,9 +65,16 @@ class StatePlacer:
     def ran(self, executors: Mapping[int, str | None]) -> None:
         """Where tasks have run. One that Spark ran elsewhere has its state there now: it must be told again."""
         for task, executor in executors.items():
+            if executor is not None:
+                self._been.setdefault(executor, set()).add(task)
             told = self._told.get(task)
             if told is not None and executor is not None and told.id != executor:
                 del self._told[task]
+
+    def been_on(self, executor: Executor) -> frozenset[int]:
+        """The tasks that have run on this executor: it may still have most of their state, and needs only what came
+        since. Spark drops what has been gone for a minute."""
+        return frozenset(self._been.get(executor.id, ()))
 
     def locations(self, query: StreamingQuery) -> list[str | None]:
         """Where Spark says that each task's state is; the first store speaks for the others."""
