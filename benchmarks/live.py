@@ -46,8 +46,8 @@ its end. Throughput is rows out over five median gaps, a batch's rows spread ove
 for the calm itself. State load is by how much the slowest task that moved took longer, in its first batch at its new
 place, than it usually does, by Spark's records of its tasks; the bar takes that off. (Spark's own metric,
 rocksdbLoadLatencyMs, was found not to count the first load of a store on an executor: tasks that moved took 1 to 1.5 s
-longer, and it did not rise. The first version of this benchmark used it.) Figures are medians over the rounds; ratios are those of each round, with
-their spread.
+longer, and it did not rise. The first version of this benchmark used it.) Figures are medians over the rounds; ratios
+are those of each round, with their spread.
 
 Plain is treated kindly: its session stays up while the query is stopped, and it is stopped right after a batch. A
 machine that comes gets no state from Spark, so the query is stopped and started again before it is decommissioned.

@@ -21,8 +21,8 @@ MORE_TASKS = 16
 MACHINES, SLOTS, CORES, TASK_THREADS, MEMORY_MB = 2, 1, 1, 6, 1024
 #: Characters of a row's text. They are random, so that compression does not make the state smaller than it looks.
 TEXT = 240
-#: Bytes that a key takes in the state: the text, the key, the count and what Spark's rows and RocksDB add. An estimate; the
-#: bytes that were found are in the results.
+#: Bytes that a key takes in the state: the text, the key, the count and what Spark's rows and RocksDB add. An estimate:
+#: the bytes that were found are in the results.
 STATE_ROW_BYTES = 290
 _LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 

@@ -47,7 +47,7 @@ class Changes(Enactor):
             return repartition.carry_out(self._run, operator, tasks)
 
     def cheapest_tasks(self, operator: str, origin: Slot, slot: Slot, count: int) -> list[int]:
-        """Which tasks of an operator to move from one slot to another: those that have been there, then the smallest."""
+        """Which tasks of an operator to move from a slot to another: those that have been there, then the smallest."""
         placement, query = self._run.placement, self._run.query(operator)
         tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
         executor = self._run.host.slots.executor(slot)
@@ -157,9 +157,8 @@ class RunningEngine:
         seen = self._await_seen(operators, at, placement.slots - before.slots, give_up)
         arrangement.record(run.catalog, run.definition, placement)
         interruptions = {name: self._interruption(name, at) for name in sorted(operators)}
-        loads = {
-            name: _longer(usual[name], self._task_seconds(name, seen[name].batch)) for name in sizes if name in seen
-        }
+        first = {name: self._task_seconds(name, seen[name].batch) for name in sizes if name in seen}
+        loads = {name: _longer(usual[name], seconds) for name, seconds in first.items()}
         moves = tuple(
             Move(
                 move.operator,
