@@ -146,8 +146,8 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
     """The shares of a micro-batch; a bundle that gets no row has none."""
     weights = [bundle.instances for bundle in bundles]
     pieces: list[list[Piece]] = [[] for _ in bundles]
-    # The same for all inputs: the shares can only be in one order.
-    turn = sum(item.start for item in inputs) % len(bundles)
+    # The same for all inputs: the shares can only be in one order. Keys have their bundle, whoever is first.
+    turn = sum(item.start for item in inputs if item.spread is Spread.SHUFFLE) % len(bundles)
     for item in inputs:
         if item.spread is Spread.SHUFFLE:
             ranges = cuts(item.stop - item.start, weights, turn)
