@@ -26,7 +26,8 @@ from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 
 RATE = 500.0
-SETTINGS = replace(TEST_SETTINGS, change_seconds=90, drain_seconds=120)
+#: Two processes of tests on two cores: a machine with two executors may take minutes to come up.
+SETTINGS = replace(TEST_SETTINGS, change_seconds=120, drain_seconds=120, cluster_timeout=240)
 
 
 def until(run: Run, condition: Callable[[], bool], what: str) -> None:
@@ -60,7 +61,7 @@ def refused(changes: Changes, *actions) -> str:
     return caught.value.name
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_instances_tasks_and_machines_change_under_load(standalone_host, running, tmp_path: Path) -> None:
     slots = standalone_host.cluster.slots
     start = Placement(
@@ -119,7 +120,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         drain_and_check(run, tmp_path)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_more_instances_than_tasks_after_a_repartition(standalone_host, running, tmp_path: Path) -> None:
     slots = standalone_host.cluster.slots
     six = {slots[0]: 2, slots[1]: 2, slots[2]: 2}
@@ -158,7 +159,7 @@ def processes_on(host: SparkHost, machine: str, name: str) -> list[int]:
     return mine
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, running, tmp_path: Path) -> None:
     host: SparkHost = standalone_host
     slots = host.cluster.slots

@@ -65,7 +65,7 @@ def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, runnin
         assert run.wait(120)
         locations = run.state_locations("count")
         reported = {name: run.statistics.observed(name) for name in ("lines", "split", "out")}
-    executor = {slot: one.id for slot, one in standalone_host.bindings().items()}
+    executor = {slot: one.id for slot, one in standalone_host.slots.bindings().items()}
     ran = executors_by_operator(hosts.folder / "standalone" / "events")
     everywhere = {name: set().union(*by_task.values()) for name, by_task in ran.items()}
     assert everywhere["lines"] == {executor[slots[0]]}

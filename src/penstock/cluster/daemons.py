@@ -19,8 +19,6 @@ from penstock.cluster.provider import LOOPBACK
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Executors run for long and do work, so the compiler stays; their heaps are small, and a slot is often one core.
 EXECUTOR_JVM = "-XX:+UseSerialGC"
-#: Beside the machines' own folders in the scratch folder.
-TEMPORARY = "tmp"
 DECOMMISSION = "-Dspark.decommission.enabled=true"
 #: The daemons say where they listen at INFO; everything else, executors too, would fill the disk at that level.
 LOG4J = """\
@@ -81,16 +79,12 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
     environment = {name: value for name, value in inherited.items() if not name.startswith("SPARK_")}
     # A relative PYTHONPATH means something else in an executor's folder; the package itself must be found in any case.
     package = str(Path(__file__).parents[2])
-    temporary = _quoted(scratch_folder(work_dir) / TEMPORARY)
     paths = [package, *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))]
     return environment | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": host,
         "SPARK_CONF_DIR": str(conf_folder(work_dir)),
         "SPARK_LOCAL_DIRS": str(scratch_folder(work_dir) / host),
-        # For the executors too: a JVM that is killed leaves libraries that it unpacked in its temporary folder.
-        "JDK_JAVA_OPTIONS": f"{inherited.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={temporary}".strip(),
-        "TMPDIR": str(scratch_folder(work_dir) / TEMPORARY),
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
@@ -125,7 +119,7 @@ def write_conf(work_dir: Path) -> None:
     It holds a secret of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
     speak to an executor or a driver may have it run anything. A file, since command lines can be read by all."""
     conf = conf_folder(work_dir)
-    for folder in (conf, work_dir / "recovery", scratch_folder(work_dir) / TEMPORARY):
+    for folder in (conf, work_dir / "recovery"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (conf / "log4j2.properties").write_text(LOG4J)
     defaults = conf / "spark-defaults.conf"
@@ -134,7 +128,7 @@ def write_conf(work_dir: Path) -> None:
 
 
 def scratch_folder(work_dir: Path) -> Path:
-    """What nobody needs when the cluster has ended: shuffle files, local copies of state, temporary files."""
+    """What nobody needs when the cluster has ended: shuffle files and local copies of state."""
     return work_dir / "scratch"
 
 

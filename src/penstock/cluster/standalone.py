@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -133,8 +132,6 @@ class StandaloneCluster:
             "spark.executor.extraJavaOptions": self.executor_java_options,
             "spark.decommission.enabled": "true",
             "spark.storage.decommission.enabled": "true",
-            # Not in the executors' own temporary folder: the path of a socket has at most 107 characters.
-            "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
             # An executor leaves only after a second look for blocks to hand over: by default 30 s after the first.
             "spark.storage.decommission.replicationReattemptInterval": "1s",
         }

@@ -204,9 +204,6 @@ def test_a_daemon_gets_no_foreign_spark_settings_and_absolute_paths(daemon, tmp_
     package, user = environment["PYTHONPATH"].split(os.pathsep)
     assert (Path(package) / "penstock").is_dir()
     assert user == str(tmp_path / "src")
-    assert environment["JDK_JAVA_OPTIONS"] == f"-Djava.io.tmpdir={tmp_path}/scratch/tmp"
-    spaced = daemons.daemon_environment({"JDK_JAVA_OPTIONS": "-Xss4m"}, tmp_path / "a b", "127.0.0.2")
-    assert spaced["JDK_JAVA_OPTIONS"] == f'-Xss4m -Djava.io.tmpdir="{tmp_path}/a b/scratch/tmp"'
 
 
 def test_what_a_cluster_leaves_in_its_scratch_folder_is_deleted(daemon, cluster, tmp_path):
