@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test lint format docs bench-engine bench-live bench-statistics faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-statistics faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -15,7 +15,11 @@ demo: $(PACKAGE)
 
 # Two processes side by side: tests with Spark wait more than they work.
 test: lint
-	@$(PYTHON) -m pytest -n 2 --dist loadgroup
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not live"
+
+# The longest tests with Spark: machines come, go and are lost under load. By themselves: beside others they take too long.
+test-live: $(TOOLS)
+	@$(PYTHON) -m pytest -m live
 
 lint: $(TOOLS)
 	@$(PYTHON) -m ruff check

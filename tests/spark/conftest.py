@@ -38,12 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return "standalone" if "standalone_host" in names else "local" if "local_host" in names else "own"
 
     mine = [item for item in items if item.path.is_relative_to(HERE)]
-    # Those with a Spark of their own by file, so that both processes have some of them.
-    files = sorted({item.path for item in mine if spark_of(item) == "own"})
     for item in mine:
-        spark = spark_of(item)
-        group = f"own-{files.index(item.path) % 2}" if spark == "own" else spark
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(spark_of(item)))
     items.sort(key=lambda item: ("own", "local", "standalone").index(spark_of(item)))
 
 

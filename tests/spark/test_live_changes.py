@@ -61,6 +61,7 @@ def refused(changes: Changes, *actions) -> str:
     return caught.value.name
 
 
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_instances_tasks_and_machines_change_under_load(standalone_host, running, tmp_path: Path) -> None:
     slots = standalone_host.cluster.slots
@@ -159,6 +160,7 @@ def processes_on(host: SparkHost, machine: str, name: str) -> list[int]:
     return mine
 
 
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, running, tmp_path: Path) -> None:
     host: SparkHost = standalone_host
