@@ -47,6 +47,7 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
         theirs.stop()
 
 
+@pytest.mark.live
 @pytest.mark.timeout(400)
 def test_machines_leave_and_come_on_somebody_else_s_cluster(tmp_path: Path) -> None:
     theirs = StandaloneCluster(2, 1, 1, 8, tmp_path / "theirs")

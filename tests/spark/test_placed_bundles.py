@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,12 +32,11 @@ def word_count(name: str, rows: int, rate: float = 1_000_000) -> Topology:
     return topology
 
 
-def executors_by_operator(events: Path) -> dict[str, dict[int, set[str]]]:
-    """From the event log: operator (its pool) -> number of tasks in the stage -> executors that ran them."""
-    [log] = events.iterdir()
+def executors_by_operator(events: list[str]) -> dict[str, dict[int, set[str]]]:
+    """From lines of the event log: operator (its pool) -> number of the task in the stage -> executors that ran it."""
     pool_of_stage: dict[int, str] = {}
     ran: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for line in log.read_text().splitlines():
+    for line in events:
         event = json.loads(line)
         if event["Event"] == "SparkListenerJobStart":
             pool = event["Properties"].get("spark.scheduler.pool", "")
@@ -47,6 +45,11 @@ def executors_by_operator(events: Path) -> dict[str, dict[int, set[str]]]:
             info = event["Task Info"]
             ran[pool_of_stage[event["Stage ID"]]][info["Index"]].add(info["Executor ID"])
     return ran
+
+
+def event_log(hosts) -> list[str]:
+    [log] = (hosts.folder / "standalone" / "events").iterdir()
+    return log.read_text().splitlines()
 
 
 def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, running, hosts) -> None:
@@ -61,12 +64,14 @@ def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, runnin
         },
         {"count": (slots[3], slots[0], slots[3], slots[3])},
     )
+    # The host is shared: other tests' operators may have the same names.
+    before = len(event_log(hosts))
     with running(topology, standalone_host, placement=placement) as run:
         assert run.wait(120)
         locations = run.state_locations("count")
         reported = {name: run.statistics.observed(name) for name in ("lines", "split", "out")}
     executor = {slot: one.id for slot, one in standalone_host.slots.bindings().items()}
-    ran = executors_by_operator(hosts.folder / "standalone" / "events")
+    ran = executors_by_operator(event_log(hosts)[before:])
     everywhere = {name: set().union(*by_task.values()) for name, by_task in ran.items()}
     assert everywhere["lines"] == {executor[slots[0]]}
     assert everywhere["split"] == {executor[slots[1]], executor[slots[2]]}

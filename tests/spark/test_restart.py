@@ -136,7 +136,15 @@ class Killable:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("cluster", "kills"), [("local", 2), ("standalone", 1)])
+@pytest.mark.parametrize(
+    ("cluster", "kills"),
+    # The short fault campaign kills a driver on a standalone cluster too.
+    [
+        ("local", 1),
+        pytest.param("local", 2, marks=pytest.mark.live),
+        pytest.param("standalone", 1, marks=pytest.mark.live),
+    ],
+)
 def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(tmp_path: Path, cluster: str, kills: int) -> None:
     rows, chance = 40_000, random.Random(5)
     for _ in range(kills):

@@ -9,6 +9,9 @@ seconds written to the line replaces the grace period. The guard ends last, so i
 Killing the command's process group would not be enough: PySpark's daemon, below a Spark executor, moves to a group of
 its own. So the guard looks for every process in the command's session and for all its own descendants; on Linux it also
 adopts orphans, so that a process cannot slip away by losing its parent. Standard library only, run by its path.
+
+The command and all below it have a temporary folder of their own, which goes with them: a JVM that is killed leaves
+libraries that it has unpacked, and sockets.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ import contextlib
 import ctypes
 import os
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 POLL_SECONDS = 0.02
 #: How long to go on with SIGKILL: only a process stuck in the kernel takes longer, and waiting would not help it.
 KILL_SECONDS = 10.0
+#: Of a socket's name, 104 characters are certain; Spark's own part has 42, our folder's 18.
+LONGEST_TEMPORARY = 104 - 42 - 18 - 2
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -34,6 +41,7 @@ def main(grace: float, command: list[str]) -> int:
     woken = _wake_on_signals()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    temporary = _own_temporary_folder()
     child = _launch(command)
     status = None
     lines = select.poll()
@@ -52,7 +60,24 @@ def main(grace: float, command: list[str]) -> int:
         status = _reap().get(child)
     ended = _end_everything(child, grace)
     status = ended.get(child, status)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
     return os.waitstatus_to_exitcode(status) & 0xFF if status is not None else 1
+
+
+def _own_temporary_folder() -> str | None:
+    """Made for the processes that are started from now on, Java's and Python's; None if there is no room for one."""
+    base = tempfile.gettempdir()
+    # Spark puts Unix sockets there, whose names must be short.
+    base = base if len(base) <= LONGEST_TEMPORARY else "/tmp"  # noqa: S108 - a folder of our own is made in it
+    try:
+        folder = tempfile.mkdtemp(prefix="penstock-", dir=base)
+    except OSError:
+        return None
+    os.environ["TMPDIR"] = folder
+    options = os.environ.get("JDK_JAVA_OPTIONS", "")
+    os.environ["JDK_JAVA_OPTIONS"] = f"{options} -Djava.io.tmpdir={folder}".strip()
+    return folder
 
 
 def _wake_on_signals() -> int:

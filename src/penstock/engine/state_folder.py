@@ -8,6 +8,8 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +21,9 @@ from penstock.topology.schema import schema_text
 
 _SHAPE = "shape"
 _IDENTITY = "identity"
+_PREFIX = "penstock-state-"
+#: A temporary folder without a lock that is younger than this may be about to be locked.
+_ABANDONED_SECONDS = 60.0
 
 
 @dataclass
@@ -31,7 +36,9 @@ class StateFolder:
 
     @staticmethod
     def hold(path: str | None) -> StateFolder:
-        folder = Path(tempfile.mkdtemp(prefix="penstock-")) if path is None else Path(path).absolute()
+        if path is None:
+            _clear_abandoned()
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX)) if path is None else Path(path).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = (folder / "lock").open("a+", encoding="utf-8")
@@ -64,6 +71,16 @@ class StateFolder:
         folder = self.path / name
         folder.mkdir(mode=0o700, exist_ok=True)
         return str(folder)
+
+
+def _clear_abandoned() -> None:
+    """Delete the temporary state of drivers that were killed: nobody can go on from it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), (folder / "lock").open(encoding="utf-8") as lock:
+            found = os.fstat(lock.fileno())
+            if found.st_uid == os.getuid() and found.st_mtime < time.time() - _ABANDONED_SECONDS:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_fit(definition: TopologyDefinition, catalog: Catalog) -> None:

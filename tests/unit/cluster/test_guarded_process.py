@@ -68,6 +68,42 @@ def log(tmp_path) -> Path:
     return tmp_path / "command.log"
 
 
+TEMPORARY = """
+import os, pathlib, tempfile, time
+folder = pathlib.Path(tempfile.gettempdir())
+(folder / "left-behind.so").touch()
+print("temporary", folder, os.environ["JDK_JAVA_OPTIONS"], flush=True)
+time.sleep(60)
+"""
+
+
+def temporary_folder(log: Path) -> Path | None:
+    words = [line.split() for line in tail(log, 100).splitlines() if line.startswith("temporary")]
+    if not words:
+        return None
+    assert words[0][-1] == f"-Djava.io.tmpdir={words[0][1]}"
+    return Path(words[0][1])
+
+
+def test_its_temporary_folder_is_its_own_and_goes_with_it(log):
+    process = GuardedProcess([sys.executable, "-c", TEMPORARY], log)
+    folder = eventually(lambda: temporary_folder(log))
+    assert (folder / "left-behind.so").exists()
+    assert folder.stat().st_mode & 0o077 == 0
+    process.terminate(grace=0.3)
+    assert not folder.exists()
+
+
+def test_its_temporary_folder_goes_also_if_the_owner_is_killed(log):
+    code = OWNER.format(ending="time.sleep(60)")
+    source = str(Path(penstock.__file__).parents[1])
+    owner = subprocess.Popen([sys.executable, "-c", code, TEMPORARY, str(log)], env=os.environ | {"PYTHONPATH": source})
+    folder = eventually(lambda: temporary_folder(log))
+    owner.kill()
+    owner.wait()
+    eventually(lambda: not folder.exists())
+
+
 def test_terminate_ends_everything_that_came_from_the_command(log):
     process = GuardedProcess([sys.executable, "-c", SCATTER], log)
     family = eventually(lambda: pids(log))
