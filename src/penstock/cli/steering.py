@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,7 +144,7 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 @click.option("--since", type=DURATION, default="10m", show_default=True, help="From so long ago: 90s, 10m, 2h, 1d.")
 @click.option("--points", type=click.IntRange(min=1, max=20_000), default=500, help="About so many a series.")
 @JSON
-def history(  # noqa: PLR0913 - one parameter an option
+def history(
     *,
     metrics: tuple[str, ...],
     name: str | None,
@@ -193,7 +193,7 @@ def explain(name: str | None, alpha: float | None, as_json: bool) -> Outcome:
 @DRY_RUN
 @NO_WAIT
 @JSON
-def scale_out(  # noqa: PLR0913 - one parameter an option
+def scale_out(
     *, machines: int, strategy: str | None, name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> Outcome:
     """Add machines, and on them what a strategy decides."""
@@ -209,7 +209,7 @@ def scale_out(  # noqa: PLR0913 - one parameter an option
 @DRY_RUN
 @NO_WAIT
 @JSON
-def scale_in(  # noqa: PLR0913 - one parameter an option
+def scale_in(
     *,
     names: tuple[str, ...],
     machines: int | None,
@@ -220,8 +220,10 @@ def scale_in(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
 ) -> Outcome:
     """Remove machines: those named, or so many that a strategy chooses."""
-    body = {"names": list(names), "machines": machines, "strategy": strategy, "dry_run": dry_run}
-    return _act(name, "scale-in", body, no_wait, as_json)
+    if names and (machines is not None or strategy is not None):
+        raise PenstockError("BAD_COMMAND", "machines are named, and to be chosen.", "Decide for one of them.")
+    body: Json = {"names": list(names)} if names else {"machines": machines, "strategy": strategy}
+    return _act(name, "scale-in", {**body, "dry_run": dry_run}, no_wait, as_json)
 
 
 @penstock.command(name="set-instances")
@@ -231,7 +233,7 @@ def scale_in(  # noqa: PLR0913 - one parameter an option
 @DRY_RUN
 @NO_WAIT
 @JSON
-def set_instances(  # noqa: PLR0913 - one parameter an option
+def set_instances(
     *, operator: str, instances: tuple[str, ...], name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> Outcome:
     """Give an operator so many instances, or so many on each slot and none elsewhere."""
@@ -265,7 +267,7 @@ def _number(text: str) -> int:
 @DRY_RUN
 @NO_WAIT
 @JSON
-def move(  # noqa: PLR0913 - one parameter an option
+def move(
     *, operator: str, task: int, slot: str, name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> Outcome:
     """Move a task of a keyed operator, with its state, to another slot."""

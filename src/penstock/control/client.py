@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 
 from penstock.control.registry import Running
 from penstock.errors import ERRORS, PenstockError
@@ -21,9 +21,9 @@ Json = dict[str, Any]
 class Client:
     """As a context manager: leaving it closes the connection."""
 
-    def __init__(self, running: Running, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, running: Running, transport: httpx2.BaseTransport | None = None) -> None:
         self.running = running
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=running.url,
             headers={"Authorization": f"Bearer {running.token}"},
             timeout=PATIENCE,
@@ -46,11 +46,11 @@ class Client:
             operation = self.get(f"operations/{operation['id']}", wait=1.0)
         return operation
 
-    def _answer(self, ask: Callable[[], httpx.Response]) -> Json:
+    def _answer(self, ask: Callable[[], httpx2.Response]) -> Json:
         try:
             response = ask()
             answer = response.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx2.HTTPError, ValueError) as error:
             raise PenstockError(
                 "UNREACHABLE",
                 f"{self.running.label} does not answer at {self.running.url}: {error or type(error).__name__}.",
@@ -58,7 +58,7 @@ class Client:
             ) from None
         if response.is_success:
             return dict(answer)
-        name = answer.get("error") if isinstance(answer, dict) else None
+        name = str(answer.get("error")) if isinstance(answer, dict) else ""
         if name not in ERRORS:
             raise PenstockError(
                 "UNREACHABLE", f"{self.running.url} answered {response.status_code}.", "It may be another version."

@@ -78,7 +78,7 @@ class Handle(Steering):
         self.end(drain=error is None)
 
 
-def run(
+def run(  # noqa: PLR0913 - the options of the command line
     topology: Topology,
     cluster: str | None = None,
     *,

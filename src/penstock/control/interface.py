@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
-from fastapi import Depends, FastAPI, Header, Path, Query, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 import penstock
 from penstock.control import requests
-from penstock.control.body_limit import BodyLimit
+from penstock.control.gate import Gate, refusal
 from penstock.control.prometheus import CONTENT_TYPE, exposition
 from penstock.control.requests import Problem
 from penstock.errors import PenstockError
@@ -30,7 +30,6 @@ LAST_ID = 2**62
 
 #: Everything that is not listed is a request that cannot be carried out as things are: 409.
 STATUS_OF = {
-    "NO_TOKEN": 401,
     "NOT_FOUND": 404,
     "UNKNOWN_OPERATOR": 404,
     "NO_SUCH_MACHINE": 404,
@@ -58,6 +57,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     )
 }
 
+#: For the description only: the gate has checked it already.
+_BEARER = HTTPBearer(auto_error=False, description="The token of the running topology.")
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it to change.")]
 Number = Annotated[int, Path(ge=1, le=LAST_ID)]
 Time = Annotated[float, Query(ge=0, le=LAST_TIME, description="Seconds since the epoch.")]
@@ -111,29 +112,29 @@ def interface(steering: Steerable, token: str) -> FastAPI:
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(BodyLimit)
+    app.add_middleware(Gate, token=token)
     app.add_exception_handler(PenstockError, _named)
     app.add_exception_handler(RequestValidationError, _unreadable)
-    app.add_exception_handler(HTTPException, _no_such_address)
+    app.add_exception_handler(HTTPException, _turned_away)
     app.add_exception_handler(Exception, _bug)
 
-    def check_token(authorization: Annotated[str | None, Header(max_length=1000)] = None) -> None:
-        given = (authorization or "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
-        if not secrets.compare_digest(given, token.encode()):
-            raise PenstockError(
-                "NO_TOKEN",
-                "the request does not have the right token.",
-                "Send it in the header `Authorization: Bearer TOKEN`; see docs/control.md for where it is.",
-            )
-
-    guarded = [Depends(check_token)]
+    guarded = [Depends(_BEARER), Depends(_known_parameters)]
     _add_reads(app, steering, guarded)
     _add_actions(app, steering, guarded)
     return app
 
 
+def _known_parameters(request: Request) -> None:
+    """A parameter that nobody reads is a mistake that nobody would notice."""
+    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            there = f"There are: {', '.join(sorted(known))}." if known else "There are none here."
+            raise PenstockError("BAD_REQUEST", f'there is no parameter "{name[:100]}".', there)
+
+
 def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
-    @app.get("/healthz", tags=["reads"])
+    @app.get("/healthz", tags=["reads"], dependencies=[Depends(_known_parameters)])
     def healthz() -> Json:
         """Whether it answers."""
         return {"ok": True}
@@ -169,8 +170,8 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
         return steering.explain(alpha)
 
     @app.get("/v1/history", tags=["reads"], dependencies=guarded)
-    def history(  # noqa: PLR0913 - one parameter a field of the query
-        metric: Annotated[list[str], Query(min_length=1, max_length=100)],
+    def history(
+        metric: Annotated[list[requests.Metric], Query(min_length=1, max_length=100)],
         since: Time,
         until: Annotated[float | None, Query(ge=0, le=LAST_TIME)] = None,
         by: By = "operator",
@@ -209,12 +210,16 @@ def _add_actions(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.post("/v1/scale-in", tags=["actions"], dependencies=guarded)
     def scale_in(body: requests.ScaleIn) -> Json:
         """Fewer machines: so many, or these."""
-        return steering.scale_in(body.machines, body.names, body.strategy, body.dry_run)
+        if isinstance(body, requests.ScaleInByName):
+            return steering.scale_in(names=body.names, dry_run=body.dry_run)
+        return steering.scale_in(body.machines, strategy=body.strategy, dry_run=body.dry_run)
 
     @app.post("/v1/set-instances", tags=["actions"], dependencies=guarded)
     def set_instances(body: requests.SetInstances) -> Json:
         """An operator's instances: so many in all, or by slot."""
-        return steering.set_instances(body.operator, body.count, body.slots, body.dry_run)
+        if isinstance(body, requests.SetBySlot):
+            return steering.set_instances(body.operator, slots=body.slots, dry_run=body.dry_run)
+        return steering.set_instances(body.operator, body.count, dry_run=body.dry_run)
 
     @app.post("/v1/move-task", tags=["actions"], dependencies=guarded)
     def move_task(body: requests.MoveTask) -> Json:
@@ -246,8 +251,7 @@ def _add_actions(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
 
 
 def _answer(error: PenstockError, status: int | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if error.name == "NO_TOKEN" else None
-    return JSONResponse(error.as_json(), status or STATUS_OF.get(error.name, 409), headers)
+    return refusal(error, status or STATUS_OF.get(error.name, 409))
 
 
 def _named(_: Request, error: Exception) -> JSONResponse:
@@ -263,10 +267,10 @@ def _unreadable(_: Request, error: Exception) -> JSONResponse:
     return _answer(PenstockError("BAD_REQUEST", f"{place[:200]}: {text}.", "See /openapi.json for what can be asked."))
 
 
-def _no_such_address(request: Request, error: Exception) -> JSONResponse:
+def _turned_away(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    name = "NOT_FOUND" if error.status_code in (404, 405) else "BAD_REQUEST"
+    name = {404: "NOT_FOUND", 405: "NOT_FOUND", 413: "TOO_LARGE"}.get(error.status_code, "BAD_REQUEST")
     answer = _answer(PenstockError(name, f"{what}.", "See /openapi.json for what can be asked."), error.status_code)
     answer.headers.update(error.headers or {})
     return answer

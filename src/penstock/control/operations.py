@@ -99,14 +99,15 @@ class Operations:
         self._changed = threading.Condition()
         self._waiting: deque[Operation] = deque()
         self._known: dict[int, Operation] = {}
-        self._closing = False
+        #: Nothing more is let in.
+        self.closing = False
         self._thread = threading.Thread(target=self._work, name="penstock-operations", daemon=True)
         self._thread.start()
 
     def submit(self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal]) -> Operation:
         """Have something done as soon as what was asked for before is done. What it leads to is worked out then."""
         with self._changed:
-            if self._closing:
+            if self.closing:
                 raise PenstockError("STOPPING", "the topology is being stopped.", "Nothing can be changed any more.")
             if len(self._waiting) >= MOST_WAITING:
                 raise PenstockError(
@@ -167,7 +168,7 @@ class Operations:
     def close(self) -> None:
         """Let nothing more in, drop what waits, have what is under way rolled back, and wait for that."""
         with self._changed:
-            self._closing = True
+            self.closing = True
             while self._waiting:
                 self._end(self._waiting.popleft(), State.CANCELLED)
             running = any(one.state is State.RUNNING for one in self._known.values())
@@ -192,7 +193,7 @@ class Operations:
 
     def _next(self) -> Operation | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
+            self._changed.wait_for(lambda: self._waiting or self.closing)
             if not self._waiting:
                 return None
             operation = self._waiting.popleft()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
@@ -26,6 +26,11 @@ _COUNTERS = {
     "rows_out": ("rows_out", "Rows emitted since the start."),
     "bad_rows": ("bad_rows", "Rows that its function could not handle, since the start."),
 }
+_OF_SLOTS = {
+    "instances": ("instances", "Instances of all operators on it."),
+    "utilisation": ("utilisation_ratio", "Share of the time in which its instances are busy."),
+    "cpu_utilisation": ("cpu_utilisation_ratio", "Share of its cores that its instances use."),
+}
 
 
 def exposition(status: dict[str, Any]) -> bytes:
@@ -42,38 +47,31 @@ class _Families:
 
 
 def _families(status: dict[str, Any]) -> Iterator[Metric]:
-    topology = status["topology"]
-    yield _gauge(
-        "up", "1 while it runs, 0 while it is paused.", [], [((), float(status["state"] == "running"))], topology
-    )
-    machines = [((), float(len(status["machines"])))]
-    yield _gauge("machines", "Machines of the cluster.", [], machines, topology)
-    operators = [((one["name"],), one) for one in status["operators"]]
+    topology, operators, sinks = status["topology"], status["operators"], status["sinks"]
+    slots = [{**slot, "machine": one["name"]} for one in status["machines"] for slot in one["slots"]]
+
+    def gauge(name: str, meaning: str, values: Sequence[tuple[dict[str, str], float | None]]) -> Metric:
+        labels = list(values[0][0]) if values else []
+        family = GaugeMetricFamily(f"penstock_{name}", meaning, labels=["topology", *labels])
+        for given, value in values:
+            if value is not None:
+                family.add_metric([topology, *given.values()], value)
+        return family
+
+    yield gauge("up", "1 while it runs, 0 while it is paused or stopping.", [({}, float(status["state"] == "running"))])
+    yield gauge("machines", "Machines of the cluster.", [({}, float(len(status["machines"])))])
     for field, (name, meaning) in _GAUGES.items():
-        values = [(labels, one[field]) for labels, one in operators]
-        yield _gauge(f"operator_{name}", meaning, ["operator"], values, topology)
+        yield gauge(f"operator_{name}", meaning, [({"operator": one["name"]}, one[field]) for one in operators])
     for field, (name, meaning) in _COUNTERS.items():
         counter = CounterMetricFamily(f"penstock_operator_{name}", meaning, labels=["topology", "operator"])
-        for (operator,), one in operators:
+        for one in operators:
             if one[field] is not None:
-                counter.add_metric([topology, operator], one[field])
+                counter.add_metric([topology, one["name"]], one[field])
         yield counter
-    slots = [((machine["name"], slot["name"]), slot) for machine in status["machines"] for slot in machine["slots"]]
-    for field in ("instances", "utilisation", "cpu_utilisation"):
-        values = [(labels, slot[field]) for labels, slot in slots]
-        yield _gauge(f"slot_{field}", f"Of a slot: {field}.", ["machine", "slot"], values, topology)
-    sinks = [((one["name"],), one) for one in status["sinks"]]
-    throughput = [(labels, one["throughput"]) for labels, one in sinks]
-    yield _gauge("sink_throughput_rows_per_second", "Over the last ten seconds.", ["sink"], throughput, topology)
-    latency = [((*labels, f"0.{q}"), one[f"latency_p{q}"]) for labels, one in sinks for q in (50, 99)]
-    yield _gauge("sink_latency_seconds", "From source to sink.", ["sink", "quantile"], latency, topology)
-
-
-def _gauge(
-    name: str, meaning: str, labels: list[str], values: list[tuple[tuple[str, ...], float | None]], topology: str
-) -> Metric:
-    family = GaugeMetricFamily(f"penstock_{name}", meaning, labels=["topology", *labels])
-    for given, value in values:
-        if value is not None:
-            family.add_metric([topology, *given], value)
-    return family
+    for field, (name, meaning) in _OF_SLOTS.items():
+        values = [({"machine": one["machine"], "slot": one["name"]}, one[field]) for one in slots]
+        yield gauge(f"slot_{name}", meaning, values)
+    throughput = [({"sink": one["name"]}, one["throughput"]) for one in sinks]
+    yield gauge("sink_throughput_rows_per_second", "Rows that reach it, over the last ten seconds.", throughput)
+    latency = [({"sink": one["name"], "quantile": f"0.{q}"}, one[f"latency_p{q}"]) for one in sinks for q in (50, 99)]
+    yield gauge("sink_latency_seconds", "From source to sink, over the last ten seconds.", latency)

@@ -54,7 +54,8 @@ class Steering:
     def status(self) -> Json:
         current = self.operations.current
         operation = None if current is None else current.as_json(self.operations.step())
-        return status_of(self._run, self._kind) | {"operation": operation}
+        answer = status_of(self._run, self._kind) | {"operation": operation}
+        return answer | {"state": "stopping"} if self.operations.closing else answer
 
     def snapshot(self) -> Json:
         return self._run.snapshot().as_json()

@@ -26,7 +26,7 @@ def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]
 
 
 def so_many_instances(placement: Placement, cluster: Cluster, operator: str, count: int) -> dict[Slot, int]:
-    """Where an operator's instances are if it has so many: those it has stay, new ones go to the least loaded slots, and
+    """Where an operator's instances are if it has so many: those it has stay and new ones go to the least loaded slots;
     if there are too many, those on the most loaded slots go."""
     slots = dict(placement.of(operator))
     load = placement.load()
