@@ -1,6 +1,6 @@
 """The guard: runs one command and sees to it that nothing of it survives whoever asked for it.
 
-    python -I -S guard.py GRACE_SECONDS COMMAND...
+    python -I -S guard.py GRACE_SECONDS [COMMAND...]
 
 Standard input is the line to the owner. When it closes, for whatever reason (an orderly stop, an exception, SIGKILL),
 the guard ends the command and everything that came from it: SIGTERM, and SIGKILL after the grace period. A number of
@@ -11,7 +11,7 @@ its own. So the guard looks for every process in the command's session and for a
 adopts orphans, so that a process cannot slip away by losing its parent. Standard library only, run by its path.
 
 The command and all below it have a temporary folder of their own, which goes with them: a JVM that is killed leaves
-libraries that it has unpacked, and sockets.
+libraries that it has unpacked, and sockets. Without a command the guard keeps only the folder, and says its name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def main(grace: float, command: list[str]) -> int:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     temporary = _own_temporary_folder()
-    child = _launch(command)
+    child = _launch(command) if command else None
+    if child is None:
+        sys.stdout.write(f"{temporary or ''}\n")
+        sys.stdout.flush()
     status = None
     lines = select.poll()
     lines.register(0, select.POLLIN)
@@ -57,9 +60,9 @@ def main(grace: float, command: list[str]) -> int:
         # A fork of the owner may hold the line open after the owner's death; then only the parent's id tells.
         if os.getppid() != owner:
             break
-        status = _reap().get(child)
-    ended = _end_everything(child, grace)
-    status = ended.get(child, status)
+        status = _reap().get(child) if child is not None else None
+    if child is not None:
+        status = _end_everything(child, grace).get(child, status)
     if temporary is not None:
         shutil.rmtree(temporary, ignore_errors=True)
     return os.waitstatus_to_exitcode(status) & 0xFF if status is not None else 1

@@ -71,6 +71,25 @@ class GuardedProcess:
         return tail(self.log, lines)
 
 
+class GuardedFolder:
+    """A temporary folder that does not outlive us, however we end; `path` is None where none could be made."""
+
+    def __init__(self) -> None:
+        guarded = [sys.executable, "-I", "-S", guard.__file__, "0"]
+        self._guard = subprocess.Popen(
+            guarded, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
+        )
+        assert self._guard.stdout is not None
+        name = self._guard.stdout.readline().decode().strip()
+        self.path = Path(name) if name else None
+
+    def close(self) -> None:
+        for line in (self._guard.stdin, self._guard.stdout):
+            if line is not None:
+                line.close()
+        self._guard.wait()
+
+
 def tail(file: Path, lines: int) -> str:
     """The last lines of a text file; empty if there is no such file."""
     try:

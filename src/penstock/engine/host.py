@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
+from penstock.cluster.processes import GuardedFolder
 from penstock.cluster.provider import Provider
 from penstock.engine.session import open_session
 from penstock.engine.slots import Slots
@@ -21,6 +22,16 @@ from penstock.engine.streams import PlacedStreams, Streams
 from penstock.engine.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+
+#: Environment variables that are set for the JVM and the workers below it.
+CHANGED_VARIABLES = (
+    "PYTHONPATH",
+    "OPENBLAS_NUM_THREADS",
+    "PYSPARK_PYTHON",
+    "SPARK_LOCAL_IP",
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+)
 
 
 class SparkHost:
@@ -51,6 +62,8 @@ class SparkHost:
         self._streams: Streams | None = None
         self._slots: Slots | None = None
         self._environment = dict(os.environ)
+        #: The driver JVM's temporary files: it leaves sockets behind when it is not ended in order.
+        self._temporary: GuardedFolder | None = None
 
     def start(self) -> SparkHost:
         check_java()
@@ -61,6 +74,10 @@ class SparkHost:
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self.provider.start()
+            self._temporary = GuardedFolder()
+            if self._temporary.path is not None:
+                options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={self._temporary.path}"
+                os.environ["SPARK_SUBMIT_OPTS"] = options.strip()
             self.tell("starting Spark")
             with _output_to(self.log):
                 self._spark = open_session(self.name, self.provider, self.settings, self.python_path, self.spark_conf)
@@ -117,7 +134,10 @@ class SparkHost:
             end_jvm()
         finally:
             self.provider.stop()
-            for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_CONF_DIR"):
+            if self._temporary is not None:
+                self._temporary.close()
+                self._temporary = None
+            for name in CHANGED_VARIABLES:
                 if name in self._environment:
                     os.environ[name] = self._environment[name]
                 else:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import penstock
-from penstock.cluster.processes import GuardedProcess, tail
+from penstock.cluster.processes import GuardedFolder, GuardedProcess, tail
 
 #: A command that scatters: a child in its own group, one in its own session, one that lost its parent, and one that
 #: ignores SIGTERM. Each writes its process id.
@@ -101,6 +101,26 @@ def test_its_temporary_folder_goes_also_if_the_owner_is_killed(log):
     folder = eventually(lambda: temporary_folder(log))
     owner.kill()
     owner.wait()
+    eventually(lambda: not folder.exists())
+
+
+def test_a_guarded_folder_goes_when_it_is_closed_and_when_its_owner_is_killed():
+    kept = GuardedFolder()
+    assert kept.path is not None
+    (kept.path / "left-behind").touch()
+    kept.close()
+    assert not kept.path.exists()
+    code = (
+        "import time; from penstock.cluster.processes import GuardedFolder; "
+        "print(GuardedFolder().path, flush=True); time.sleep(60)"
+    )
+    source = str(Path(penstock.__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        folder = Path(owner.stdout.readline().strip())
+        assert folder.is_dir()
+        owner.kill()
     eventually(lambda: not folder.exists())
 
 
