@@ -71,8 +71,8 @@ def status(name: str | None, as_json: bool) -> Outcome:
 @JSON
 def top(name: str | None, seconds: float | None, as_json: bool) -> Outcome:
     """Watch it, from another terminal, until it ends or Ctrl-C. With --json, an object a second."""
-    with _client(name) as client:
-        statuses = _statuses(find(name).label, seconds)
+    label = find(name).label
+    statuses = _statuses(label, seconds)
     if as_json:
         return Outcome(stream=statuses)
     from penstock.cli.screen import open_console, open_screen
@@ -82,7 +82,8 @@ def top(name: str | None, seconds: float | None, as_json: bool) -> Outcome:
     with open_screen(console, as_json=False) as screen:
         for answer in statuses:
             screen.show(view_from(answer))
-    console.print(f"{client.running.label} is over" if seconds is None else "")
+    if not any(one.label == label for one in all_running()):
+        console.print(f"{label} is over")
     return Outcome()
 
 
