@@ -69,7 +69,7 @@ def percent(share: float | None) -> str:
 def event_line(event: Json) -> str:
     at = time.strftime("%H:%M:%S", time.localtime(event["time"]))
     subject = f"{event['subject']}: " if event["subject"] else ""
-    cause = f" (because of {event['cause']})" if event["cause"] else ""
+    cause = f" (cause: {event['cause']})" if event["cause"] else ""
     return f"{event['id']:>5} {at} {event['kind']:<8} {subject}{event['reason']}{cause}"
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.runtime import Run
 from penstock.monitor.live import Latency
 from penstock.topology.definition import Operator, Sink, Source
+
+if TYPE_CHECKING:  # what another process runs is shown without loading Spark
+    from penstock.engine.runtime import Run
 
 
 @dataclass(frozen=True)

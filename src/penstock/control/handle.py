@@ -7,10 +7,12 @@ with penstock.run(topology, cluster="standalone", machines=2) as running:
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
@@ -87,15 +89,23 @@ def run(  # noqa: PLR0913 - the options of the command line
     master: str | None = None,
     settings: Settings | None = None,
     state: str | None = None,
-    python_path: Sequence[str] = (),
+    python_path: Sequence[str] | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> Handle:
-    """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run."""
+    """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
+    that this program finds are found by its functions too, unless `python_path` says where else."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     wanted, definition = settings or Settings(), topology.definition()
     with ExitStack() as starting:
         launched = starting.enter_context(
-            launch(definition, choice, wanted, state, python_path=python_path, spark_conf=spark_conf)
+            launch(
+                definition,
+                choice,
+                wanted,
+                state,
+                python_path=_own_folders() if python_path is None else python_path,
+                spark_conf=spark_conf,
+            )
         )
         handle = Handle(launched, choice.kind)
         starting.callback(handle.close)
@@ -103,3 +113,10 @@ def run(  # noqa: PLR0913 - the options of the command line
             starting.enter_context(served(handle, definition.name, str(launched.state.path), wanted))
         handle.started = starting.pop_all()
     return handle
+
+
+def _own_folders() -> list[str]:
+    """Where Python looks for modules, but for what is installed."""
+    installed = (sys.prefix, sys.base_prefix)
+    folders = [str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir()]
+    return [folder for folder in folders if not folder.startswith(installed)]

@@ -179,7 +179,7 @@ class Steering:
 
     def cancel(self, number: int) -> Json:
         operation = self.operations.cancel(number)
-        self._run.happened(EventKind.REQUEST, "it was to be cancelled", f"operation {number}", "request")
+        self._run.happened(EventKind.REQUEST, "it was to be cancelled", f"operation {number}")
         return operation.as_json(self.operations.step())
 
     def pause(self, dry_run: bool = False) -> Json:
@@ -195,14 +195,14 @@ class Steering:
         if self._run.paused == paused:
             reason = f"{names} {'are paused' if paused else 'are not paused'}: nothing changes"
         if not dry_run and self._run.pause(paused):
-            self._run.happened(EventKind.ACTION, reason, action, "request")
+            self._run.happened(EventKind.ACTION, reason, action)
         return {"action": action, "dry_run": dry_run, "paused": self._run.paused, "plan": _in_words(reason)}
 
     def stop(self, drain: bool = True, dry_run: bool = False) -> Json:
         """Ask for the end, and wait for nothing: what is under way reaches the sinks first, unless it is not to."""
         reason = f"it stops {'after everything has reached the sinks' if drain else 'at once'}"
         if not dry_run:
-            self._run.happened(EventKind.REQUEST, reason, "stop", "request")
+            self._run.happened(EventKind.REQUEST, reason, "stop")
             self._request_stop(drain)
         return {"action": "stop", "dry_run": dry_run, "drain": drain, "plan": _in_words(reason)}
 
@@ -215,7 +215,7 @@ class Steering:
             # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.
             self._changes.leads_to(propose().plan)
         operation = self.operations.submit(action, arguments, propose)
-        event = self._run.happened(EventKind.REQUEST, f"{action} was asked for", action, "request", **arguments)
+        event = self._run.happened(EventKind.REQUEST, "it was asked for", action, fields=arguments)
         self._causes[operation.id] = str(event.id)
         return operation.as_json()
 
@@ -236,7 +236,7 @@ class Steering:
         assert proposal is not None
         if proposal.strategy:
             fields = {"decision": dict(proposal.decision), "note": proposal.note}
-            run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, **fields)
+            run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, fields)
         if not proposal.plan:
             return Outcome(proposal.plan, Status.NOTHING, proposal.plan.reason)
         outcome = self._changes.carry_out(proposal.plan)
@@ -244,14 +244,14 @@ class Steering:
         text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
         if outcome.status is Status.ROLLED_BACK:
             text = f"{text}; because {outcome.reason}"
-        run.happened(EventKind.ACTION, text, operation.action, cause, **outcome_as_json(outcome))
+        run.happened(EventKind.ACTION, text, operation.action, cause, outcome_as_json(outcome))
         return outcome
 
     def _ended(self, operation: Operation) -> None:
         cause = self._causes.pop(operation.id, "")
         if operation.error is not None:
             self._run.happened(
-                EventKind.VETO, str(operation.error), operation.action, cause, error=operation.error.name
+                EventKind.VETO, str(operation.error), operation.action, cause, {"error": operation.error.name}
             )
 
     def _rules(self, alpha: float | None = None) -> Rules:

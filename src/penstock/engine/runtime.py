@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -120,6 +120,7 @@ class Run:
             for operator in reversed(self.definition.operators):
                 self._start_query(operator.name)
             self.started_at = time.time()
+            self.monitor.restart(self.started_at)
             for name in self._queries:
                 self._let_in(name)
             arrangement.record(self.catalog, self.definition, self.placement)
@@ -202,9 +203,11 @@ class Run:
         """Have this called with the report of every batch that is published, on the thread of its query."""
         self._listeners.append(listener)
 
-    def happened(self, kind: str, reason: str, subject: str = "", cause: str = "", **fields: Any) -> Event:
-        """Enter an event: its kind is one of `EventKind`."""
-        return self.events.record(Event(time.time(), EventKind(kind), subject, reason, cause, fields))
+    def happened(
+        self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
+    ) -> Event:
+        """Enter an event: its kind is one of `EventKind`, its cause the id of another or a name."""
+        return self.events.record(Event(time.time(), EventKind(kind), subject, reason, cause, fields or {}))
 
     def placed_anew(self, at: float) -> None:
         """What was measured before this time says nothing about the placement as it is now."""
