@@ -188,7 +188,7 @@ class Actions:
         self._say(name)
         began = time.time()
         found = live_gaps.measure(self._stream, name, act, self._load.before, self._load.after)
-        faults = [one.text for one in self._run.happenings if one.at > began and one.kind == "fault"]
+        faults = [one.reason for one in self._run.events.since(0) if one.time > began and one.kind == "fault"]
         self._say(
             f"  longest gap {found.longest_gap:.2f} s, median before {found.median_gap:.2f} s, "
             f"load {found.load_of_slowest:.2f} s" + (f"; faults: {faults}" if faults else "")

@@ -87,6 +87,18 @@ class Settings:
         high=1000,
     )
     retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
+    strategy: str = _setting("stela", "The scaling strategy that decides when nobody names one; see docs/design/0008.")
+    stela_alpha: float = _setting(
+        1.2, "An operator is congested when its input rate is above so many times its processing rate.", low=0.01
+    )
+    control: str = _setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
+    control_host: str = _setting(
+        "127.0.0.1",
+        "Address that the control interface listens on. Another than a loopback address lets other computers in, "
+        "with the token and without encryption.",
+    )
+    control_port: int = _setting(0, "Port of the control interface; 0 is any free one.", low=0, high=65535)
+    monitoring: str = _setting("on", "Whether operators are measured for decisions and history.", choices=("on", "off"))
     sample_seconds: float = _setting(
         10.0, "Seconds of a sampling interval: rates are kept, and written down, by these.", low=0.1, high=600
     )

@@ -97,12 +97,12 @@ def main(folder: Path, seed: int, rate: float) -> None:
         ending = threading.Event()
         changer = threading.Thread(target=change_all_the_time, args=(run, seed, ending), daemon=True)
         changer.start()
-        told = 0
+        told = run.events.last
         while not (folder / "stop").exists():
             run.wait(0.2)
-            for happening in list(run.happenings)[told:]:
-                told += 1
-                say("happening", kind=happening.kind, text=happening.text)
+            for happening in run.events.since(told):
+                told = happening.id
+                say("happening", kind=happening.kind, text=happening.reason)
         ending.set()
         changer.join()
         drained = run.stop()

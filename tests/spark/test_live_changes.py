@@ -179,7 +179,7 @@ def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, runn
         flowing(run)
         until(run, lambda: run.arrangement.requested == planned, "the machine is back")
         until(run, lambda: (seen := run.observed("count")) is not None and seen.agrees("count", planned), "it is used")
-        kinds = [happening.kind for happening in run.happenings]
+        kinds = [event.kind for event in run.events.since(0)]
         assert "fault" in kinds
         assert "recovery" in kinds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ class Outcome:
 
     code: int = 0
     answer: object = None
+    #: Or, where it goes on and on, one object after the other, each on a line.
+    stream: Iterator[object] | None = None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

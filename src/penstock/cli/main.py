@@ -12,6 +12,7 @@ from contextlib import nullcontext, redirect_stdout
 
 import click
 
+from penstock.cli import steering as _commands_for_what_runs  # noqa: F401 - it adds them to the others
 from penstock.cli.commands import Outcome, penstock
 from penstock.cli.stopping import INTERRUPTED
 from penstock.errors import PenstockError
@@ -30,6 +31,9 @@ def main(words: Sequence[str] | None = None) -> int:
             outcome = _invoke(words)
         if outcome.answer is not None:
             _print_json(outcome.answer)
+        for one in outcome.stream or ():
+            sys.stdout.write(json.dumps(one) + "\n")
+            sys.stdout.flush()
         sys.stdout.flush()
         return outcome.code
     except PenstockError as error:

@@ -12,6 +12,8 @@ from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
 from penstock.cli.view import view_of, waiting_rows
 from penstock.cluster.choice import ClusterChoice
+from penstock.control.steered import steered
+from penstock.control.steering import Steering
 from penstock.engine.launch import launch
 from penstock.engine.runtime import Run
 from penstock.settings import Settings
@@ -50,8 +52,8 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
                 tell=screen.tell,
             ) as run:
                 stops.started()
-                watch = Watch(run, order, screen, stops)
-                summary, code = watch.until_the_end()
+                with steered(run, kind, stops.ask) as steering:
+                    summary, code = Watch(run, order, screen, stops, steering).until_the_end()
                 run.stop(drain=False)  # it is drained, or it is not to be
                 return summary, code
         except (StoppedEarly, KeyboardInterrupt):  # the latter while PySpark starts: it takes over Ctrl-C for a moment
@@ -62,14 +64,16 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
 class Watch:
     """A run from its first row to its last."""
 
-    def __init__(self, run: Run, order: Order, screen: Screen, stops: StopRequests) -> None:
+    def __init__(self, run: Run, order: Order, screen: Screen, stops: StopRequests, steering: Steering) -> None:
         self.run = run
         self.order = order
         self.screen = screen
         self.stops = stops
+        self.steering = steering
 
     def until_the_end(self) -> tuple[Summary, int]:
         finished = self._until_stopped()
+        self.steering.close()
         asked = self.stops.count
         drained = finished or self._drain(asked)
         code = INTERRUPTED if not drained and self.stops.count > asked else 0
@@ -95,7 +99,7 @@ class Watch:
         deadline = time.monotonic() + self.order.settings.drain_seconds
         while not run.drained:
             run.check()
-            if self.stops.count > asked or time.monotonic() > deadline:
+            if self.stops.at_once or self.stops.count > asked or time.monotonic() > deadline:
                 return False
             rows = waiting_rows(run)
             what = f"{rows:,} rows to reach the sinks" if rows else "the last batches to end"

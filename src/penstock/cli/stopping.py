@@ -26,12 +26,20 @@ class StopRequests:
 
     def __init__(self) -> None:
         self.count = 0
+        #: Whether what is under way is not to be waited for.
+        self.at_once = False
         self._asked = threading.Event()
         self._starting = True
 
     def started(self) -> None:
         """From now on a request waits for the main loop instead of interrupting what is under way."""
         self._starting = False
+
+    def ask(self, drain: bool) -> None:
+        """Somebody elsewhere asks for a stop. Asking again for the same changes nothing."""
+        self.at_once = self.at_once or not drain
+        self.count = max(self.count, 1)
+        self._asked.set()
 
     def wait(self, seconds: float) -> bool:
         """Wait so long, or until the next request; True if there has been any so far."""

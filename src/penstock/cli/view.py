@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.runtime import Run
 from penstock.monitor.live import Latency
 from penstock.topology.definition import Operator, Sink, Source
+
+if TYPE_CHECKING:  # what another process runs is shown without loading Spark
+    from penstock.engine.runtime import Run
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,34 @@ def view_of(run: Run, cluster: str, seconds: float | None, stopping: str = "") -
         operators=tuple(_operator(run, operator) for operator in run.definition.operators),
         unplaced_because=run.host.unplaced_because,
         stopping=stopping,
+    )
+
+
+def view_from(status: Mapping[str, Any]) -> View:
+    """The same of a run in another process, from its status."""
+    latencies = {sink["name"]: Latency(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
+    return View(
+        topology=status["topology"],
+        cluster=status["cluster"],
+        elapsed=status["seconds"],
+        seconds=None,
+        operators=tuple(
+            OperatorView(
+                name=one["name"],
+                kind=one["kind"],
+                places=one["placement"],
+                rows_in=one["rows_in_per_second"],
+                rows_out=one["rows_out_per_second"],
+                backlog=one["backlog"],
+                batch_seconds=one["batch_seconds"],
+                bad_rows=one["bad_rows"],
+                throttled=one["throttled"],
+                latency=latencies.get(one["name"]),
+            )
+            for one in status["operators"]
+        ),
+        unplaced_because=status["unplaced"] or "",
+        stopping="" if status["state"] == "running" else status["state"],
     )
 
 

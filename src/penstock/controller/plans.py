@@ -25,6 +25,24 @@ def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]
     return Plan(tuple(actions), f"{operator} was to have other instances")
 
 
+def so_many_instances(placement: Placement, cluster: Cluster, operator: str, count: int) -> dict[Slot, int]:
+    """Where an operator's instances are if it has so many: those it has stay and new ones go to the least loaded slots;
+    if there are too many, those on the most loaded slots go."""
+    slots = dict(placement.of(operator))
+    load = placement.load()
+    while sum(slots.values()) < count:
+        slot = min(cluster.slots, key=lambda one: (load[one], slots.get(one, 0), one))
+        slots[slot] = slots.get(slot, 0) + 1
+        load[slot] += 1
+    while sum(slots.values()) > max(count, 0):
+        slot = max(slots, key=lambda one: (load[one], slots[one], one))
+        slots[slot] -= 1
+        load[slot] -= 1
+        if not slots[slot]:
+            del slots[slot]
+    return slots
+
+
 def move_tasks(operator: str, slots: Mapping[int, Slot]) -> Plan:
     """Tasks of a keyed operator, by number."""
     moves = tuple(MoveTask(operator, task, slot) for task, slot in sorted(slots.items()))

@@ -102,7 +102,7 @@ class RunningEngine:
             with suppress(PenstockError), host.slots.without(machine.name):
                 host.provider.remove_machine(machine.name, internals)
             raise
-        self._run.happened("change", f"machine {machine.name} is there, after {time.monotonic() - began:.1f} s")
+        self._run.happened("action", f"it is there, after {time.monotonic() - began:.1f} s", machine.name)
         return came
 
     def _await_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
@@ -126,7 +126,7 @@ class RunningEngine:
         host = self._run.host
         with host.slots.without(name):
             host.provider.remove_machine(name, self._internals())
-        self._run.happened("change", f"machine {name} is gone")
+        self._run.happened("action", "the machine is gone, as planned", name)
 
     def _internals(self) -> SparkInternals:
         internals = self._run.host.streams.internals
@@ -142,7 +142,7 @@ class RunningEngine:
 
     def restore(self, placement: Placement) -> None:
         self._run.arrangement.plan(placement)
-        self._run.statistics.placement_changed(time.time())
+        self._run.placed_anew(time.time())
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         run, before = self._run, self.planned
@@ -152,7 +152,7 @@ class RunningEngine:
         usual = {name: self._task_seconds(name) for name in sizes}
         at = time.time()
         run.arrangement.plan(placement)
-        run.statistics.placement_changed(at)
+        run.placed_anew(at)
         operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}
         seen = self._await_seen(operators, at, placement.slots - before.slots, give_up)
         arrangement.record(run.catalog, run.definition, placement)

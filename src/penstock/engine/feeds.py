@@ -11,6 +11,7 @@ from penstock.channels.log import Channels
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.intake import Intake
+from penstock.engine.manifest import BundleReport
 from penstock.engine.splitting import Bundle, InputRange, Share, Spread, cuts, split, traffic_of
 from penstock.sources.specs import RateSource
 
@@ -20,9 +21,16 @@ Partitions = list[tuple[bytes, Executor | None]]
 class Seats:
     """Where an operator's bundles are to run now. Both may give another answer at every micro-batch."""
 
-    def __init__(self, bundles: Callable[[], Sequence[Bundle]], executor: Callable[[Slot], Executor | None]) -> None:
+    def __init__(
+        self,
+        bundles: Callable[[], Sequence[Bundle]],
+        executor: Callable[[Slot], Executor | None],
+        ran_on: Callable[[BundleReport], str] = lambda report: report.slot,
+    ) -> None:
         self._bundles = bundles
         self.executor = executor
+        #: The slot on which a bundle ran, where Spark had chosen it.
+        self.ran_on = ran_on
         self._asked = Asked()
 
     def bundles(self) -> Sequence[Bundle]:

@@ -76,6 +76,8 @@ class Intake:
         self._gate = threading.Lock()
         self._open = False
         self.closed = False
+        #: Let no rows in for the time being.
+        self.paused = False
         self.turn = Turn()
         self.throttled = False
 
@@ -91,6 +93,12 @@ class Intake:
         """Let no further rows in, for good; a batch that has begun goes on."""
         with self._gate:
             self._open, self.closed = False, True
+        self._channels.notify()
+
+    def pause(self, paused: bool = True) -> None:
+        """Let no rows in until this is taken back; a batch that has begun goes on."""
+        with self._gate:
+            self.paused = paused
         self._channels.notify()
 
     @property
@@ -109,7 +117,7 @@ class Intake:
             # Spark asks in the middle of a batch only when it has given it up; it will replay it.
             self._ready_round = self._await_rows() and not self.in_batch
         with self._gate:
-            available = supply.available() if self._ready_round and self._open else 0
+            available = supply.available() if self._ready_round and self._open and not self.paused else 0
             if not available:
                 return 0
             total = sum(one.available() for one in self._supplies)
@@ -156,7 +164,7 @@ class Intake:
 
     def _may_start(self) -> bool:
         self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
-        return self._open and not self.throttled
+        return self._open and not self.paused and not self.throttled
 
     def _earliest_start(self) -> float:
         """Not much sooner than the fixed cost of a batch after the last one: an operator with few rows should not spend
@@ -164,7 +172,7 @@ class Intake:
         return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)
 
     def _next_change(self, now: float) -> float:
-        if not self._open:
+        if not self._open or self.paused:
             return PATIENCE
         times = [due for supply in self._supplies if (due := supply.due_in()) is not None]
         if any(supply.available() for supply in self._supplies):

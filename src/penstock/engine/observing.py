@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.cluster.model import Placement, Slot
 from penstock.engine.operator_query import OperatorQuery
@@ -26,6 +27,15 @@ class Seen:
     tasks: Mapping[int, Slot] = field(default_factory=dict)
     #: Executors that stand behind no slot.
     strangers: frozenset[str] = frozenset()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "began": self.began,
+            "instances": {slot.name: count for slot, count in sorted(self.instances.items())},
+            "tasks": {str(task): slot.name for task, slot in sorted(self.tasks.items())},
+            "strangers": sorted(self.strangers),
+        }
 
     def agrees(self, operator: str, placement: Placement) -> bool:
         """Whether everything ran where the placement says."""

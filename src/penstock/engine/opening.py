@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
@@ -11,10 +11,12 @@ from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
-from penstock.engine.operator_frames import Environment
+from penstock.engine.operator_frames import Environment, Published
 from penstock.engine.sink_writers import finish_files
 from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
 from penstock.engine.warming import clear_warming
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.store import StatisticsStore
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -25,13 +27,23 @@ def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: S
     return Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
 
 
+def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Monitor:
+    """With the statistics store of the state folder, or of the database that the settings name; without one if nothing
+    is to be measured."""
+    store = None
+    if settings.monitoring == "on":
+        url = settings.statistics or f"sqlite:///{state.path / 'statistics.sqlite'}"
+        store = StatisticsStore.open(url, definition.name, settings)
+    return Monitor(definition, settings, time.time(), store)
+
+
 def open_environment(
     definition: TopologyDefinition,
     host: SparkHost,
     state: StateFolder,
     settings: Settings,
     catalog: Catalog,
-    published: Callable[[BatchReport], None],
+    published: Published,
 ) -> Environment:
     """Everything that the operators share. Refuses state that another topology wrote."""
     check_fit(definition, catalog)

@@ -20,7 +20,7 @@ from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
 from penstock.engine.failures import named_error
-from penstock.engine.feeds import ChannelFeed, ChannelInput, RateFeed, Seats
+from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport
@@ -39,6 +39,8 @@ from penstock.topology.schema import same_schema, schema_text
 from penstock.topology.validate_operators import OUTPUT_COLUMN
 
 AnyFeed = ChannelFeed | RateFeed | FileFeed
+#: Hears of every batch that is published: its report, and what its feeds gave out.
+Published = Callable[[BatchReport, Sequence[Batch]], None]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Environment:
     store: SegmentStore
     settings: Settings
     checkpoints: str
-    published: Callable[[BatchReport], None]
+    published: Published
 
     def checkpoint(self, operator: str) -> str:
         """Where Spark keeps the offsets and the state of an operator's query."""

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -126,10 +127,17 @@ class OperatorQuery:
 
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
         """The reports of a micro-batch's bundles: publish what they wrote, in one transaction."""
-        bundles = tuple(BundleReport.parse(text) for text in reports)
+        bundles = tuple(self._located(BundleReport.parse(text)) for text in reports)
         if self.state is not None:
             self.state.ran({bundle.partition: bundle.executor for bundle in bundles})
         self._publish(batch, bundles)
+
+    def _located(self, report: BundleReport) -> BundleReport:
+        """Segments say on which slot they were written. Where Spark has chosen it, the bundle could not know."""
+        if not report.by_spark_sql or not report.segments:
+            return report
+        slot = self.seats.ran_on(report)
+        return replace(report, segments=tuple(replace(segment, slot=slot) for segment in report.segments))
 
     def _write_batch(self, writer: BatchWriter, frame: DataFrame, batch: int) -> None:
         try:
@@ -156,12 +164,13 @@ class OperatorQuery:
         )
         segments = [segment for one in bundles for segment in one.segments]
         read_to = {channel: row for one in taken for channel, row in one.read_to.items()}
-        self.environment.channels.publish(self.operator.name, batch, segments, report.as_json(), read_to)
+        new = self.environment.channels.publish(self.operator.name, batch, segments, report.as_json(), read_to)
         finish_files(report)
         # Spark SQL does not say how much of its time was for rows.
         known = report.busy if self._arrow else busy
         self.intake.ended(self._work(taken, bundles), known)
-        self.environment.published(report)
+        if new:  # and not a replay, which only brings state up to date
+            self.environment.published(report, taken)
         if not self.feeds:
             self._wait_for_room()
 
@@ -181,10 +190,14 @@ class OperatorQuery:
     def _wait_for_room(self) -> None:
         """A source that Spark drives by itself is held back where its batch ends."""
         channels, names = self.environment.channels, self._output_channels()
-        while not self.intake.closed and self.environment.settings.backlog_policy == "throttle":
-            self.intake.throttled = not channels.wait(lambda: not any(map(channels.full, names)), FULL_POLL)
-            if not self.intake.throttled:
-                return
+        bounded = self.environment.settings.backlog_policy == "throttle"
+
+        def has_room() -> bool:
+            self.intake.throttled = bounded and any(map(channels.full, names))
+            return not self.intake.throttled and not self.intake.paused
+
+        while not self.intake.closed and not channels.wait(has_room, FULL_POLL):
+            pass
 
     def fail(self, error: Exception) -> None:
         """The first failure counts; those that follow are its consequences, as are those of a query that is stopped in

@@ -114,7 +114,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         placement = Placement(run.placement.instances, {**run.placement.tasks, operator: dealt})
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
-    run.happened("change", f'"{operator}" has {tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s')
+    run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
     return report
 
 

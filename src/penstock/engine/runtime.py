@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
 from penstock.cluster.model import Placement
 from penstock.engine import arrangement, repartition
 from penstock.engine.arrangement import Arrangement
-from penstock.engine.feeds import RateFeed, Seats
+from penstock.engine.feeds import Batch, RateFeed, Seats
 from penstock.engine.host import SparkHost
 from penstock.engine.keeping import KEPT_BATCHES, Keeper, Restarts
-from penstock.engine.manifest import BatchReport
+from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
-from penstock.engine.opening import open_catalog, open_environment
+from penstock.engine.opening import open_catalog, open_environment, open_monitor
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.slots import to_nobody
@@ -29,23 +29,16 @@ from penstock.engine.spark_internals import repartition_state
 from penstock.engine.splitting import Bundle, bundles_of
 from penstock.engine.state_folder import StateFolder
 from penstock.errors import PenstockError
+from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.live import LiveStatistics
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.sampling import place_of
+from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.topology.definition import Source, TopologyDefinition
 
 POLL = 0.05
-#: So many of the newest happenings are kept.
-KEPT_HAPPENINGS = 1000
-
-
-@dataclass(frozen=True)
-class Happening:
-    """A fault, a recovery or a change, in words."""
-
-    at: float
-    kind: str
-    text: str
 
 
 class Run:
@@ -67,7 +60,6 @@ class Run:
         self.arrangement = Arrangement(placement or round_robin(definition, host.cluster), host.slots.usable)
         self._placement_given = placement is not None
         self.statistics = LiveStatistics()
-        self.happenings: deque[Happening] = deque(maxlen=KEPT_HAPPENINGS)
         self.started_at = 0.0
         self._listeners: list[Callable[[BatchReport], None]] = []
         self._queries: dict[str, OperatorQuery] = {}
@@ -76,10 +68,13 @@ class Run:
         self._replacing = threading.RLock()
         self._restarts = Restarts(settings.query_restarts)
         self._keeper = Keeper(self._sweep, settings.retention_seconds, self._mend)
+        #: Whether the sources are to emit nothing for the time being.
+        self.paused = False
         self._stopped = False
         self._stopped_drained = False
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
+        self._monitoring: Monitoring | None = None
 
     @property
     def environment(self) -> Environment:
@@ -102,6 +97,19 @@ class Run:
         """What the plan says."""
         return self.arrangement.planned
 
+    @property
+    def monitor(self) -> Monitor:
+        return self._measurements().monitor
+
+    @property
+    def events(self) -> EventLog:
+        return self.monitor.events
+
+    def _measurements(self) -> Monitoring:
+        if self._monitoring is None:
+            raise RuntimeError("the topology is not started")
+        return self._monitoring
+
     def start(self, held: Container[str] = ()) -> Run:
         """Start all queries and let rows in, but into the operators that are `held`: their gates are opened by hand."""
         self._held = held
@@ -112,6 +120,7 @@ class Run:
             for operator in reversed(self.definition.operators):
                 self._start_query(operator.name)
             self.started_at = time.time()
+            self.monitor.restart(self.started_at)
             for name in self._queries:
                 self._let_in(name)
             arrangement.record(self.catalog, self.definition, self.placement)
@@ -119,12 +128,16 @@ class Run:
             self.stop(drain=False)
             raise
         self._keeper.start()
+        if self.settings.monitoring == "on":
+            self._measurements().start()
+        self.happened(EventKind.STARTED, f"{len(self.definition.operators)} operators run", self.definition.name)
         return self
 
     def _open(self) -> None:
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)
+        self._monitoring = self._open_monitoring(environment)
         if unfinished := repartition.under_way(catalog):
             operator, tasks = unfinished
             repartition_state(self.host.spark, environment.checkpoint(operator), tasks)
@@ -139,9 +152,24 @@ class Run:
             arrangement.note_change(catalog, "")
             self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
 
+    def _open_monitoring(self, environment: Environment) -> Monitoring:
+        around = Surroundings(
+            definition=lambda: self.definition,
+            queries=self._queries,
+            channels=environment.channels,
+            placement=lambda: self.arrangement.requested,
+            cluster=lambda: self.host.cluster,
+            executors=self.host.slots.by_executor,
+            checkpoint=environment.checkpoint,
+            happened=self.happened,
+        )
+        monitor = open_monitor(self.definition, self.state, self.settings)
+        return Monitoring(monitor, around, self.settings.sample_seconds)
+
     def _start_query(self, name: str) -> None:
         query = OperatorQuery(self.definition.operator(name), self.environment, self._seats(name))
         self._queries[name] = query
+        query.intake.pause(self.paused and isinstance(query.operator, Source))
         query.start()
         query.check()
 
@@ -158,10 +186,16 @@ class Run:
                 query.state.settle(query.query, placement.tasks[operator], self.host.slots.executor)
             return bundles_of(placement.of(operator))
 
-        return Seats(bundles, self.host.slots.executor)
+        def ran_on(report: BundleReport) -> str:
+            tasks = [slot.name for slot in self.arrangement.requested.tasks.get(operator, ())]
+            return place_of(report, self.host.slots.by_executor(), tasks)
 
-    def _published(self, report: BatchReport) -> None:
+        return Seats(bundles, self.host.slots.executor, ran_on)
+
+    def _published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
         self.statistics.add(report)
+        if self.settings.monitoring == "on":
+            self._measurements().published(report, taken)
         for listener in self._listeners:
             listener(report)
 
@@ -169,15 +203,27 @@ class Run:
         """Have this called with the report of every batch that is published, on the thread of its query."""
         self._listeners.append(listener)
 
-    def happened(self, kind: str, text: str) -> None:
-        self.happenings.append(Happening(time.time(), kind, text))
+    def happened(
+        self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
+    ) -> Event:
+        """Enter an event: its kind is one of `EventKind`, its cause the id of another or a name."""
+        return self.events.record(Event(time.time(), EventKind(kind), subject, reason, cause, fields or {}))
+
+    def placed_anew(self, at: float) -> None:
+        """What was measured before this time says nothing about the placement as it is now."""
+        self.statistics.placement_changed(at)
+        self.monitor.restart(at)
+
+    def snapshot(self) -> Snapshot:
+        """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
+        return self._measurements().snapshot()
 
     # Beside the queries
 
     def _slots_changed(self) -> None:
         before = self.arrangement.changed_at
         requested = self.arrangement.requested
-        self.statistics.placement_changed(time.time())
+        self.placed_anew(time.time())
         if self.arrangement.changed_at != before:
             whole = requested == self.placement
             self.happened(
@@ -277,8 +323,21 @@ class Run:
         """Go on with other numbers of tasks; for operators that are stopped."""
         self.definition = definition
         self._environment = dataclasses.replace(self.environment, definition=definition)
+        self.monitor.redefine(definition)
         self.arrangement.plan(placement)
         arrangement.record(self.catalog, definition, placement)
+
+    def pause(self, paused: bool = True) -> bool:
+        """Let the sources emit nothing until `resume`; what they have emitted goes on. Rows of a rate source stay due.
+        False if nothing changes."""
+        changes = paused != self.paused
+        self.paused = paused
+        for query in self._source_queries():
+            query.intake.pause(paused)
+        return changes
+
+    def resume(self) -> bool:
+        return self.pause(False)
 
     # Ending
 
@@ -300,6 +359,10 @@ class Run:
                 self._environment.channels.sweep()
             self._catalog.close()
             self._catalog = None
+        if self._monitoring is not None:
+            how = "everything had reached the sinks" if drained else "rows were still on their way, and are kept"
+            self.happened(EventKind.STOPPED, how, self.definition.name)
+            self._monitoring.close()
         return drained
 
     def begin_drain(self) -> None:

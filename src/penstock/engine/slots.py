@@ -21,7 +21,7 @@ WATCH_SECONDS = 0.2
 WARM_WORKERS = 2
 WARM_ATTEMPTS = 3
 
-Happened = Callable[[str, str], None]
+Happened = Callable[[str, str], object]
 
 
 def to_nobody(kind: str, text: str) -> None:
@@ -78,6 +78,11 @@ class Slots:
         """The slot that an executor stands, or stood, behind."""
         with self._lock:
             return self._ever.get(executor)
+
+    def by_executor(self) -> dict[str, str]:
+        """The slot's name of every executor there is, or ever was; empty where slots are only names."""
+        with self._lock:
+            return {executor: slot.name for executor, slot in self._ever.items()}
 
     def usable(self) -> frozenset[Slot]:
         """Where something can be placed now."""

@@ -1,7 +1,8 @@
-"""How many bytes of state each task of a keyed operator would have to load elsewhere, read from its checkpoint.
+"""How much state each task of a keyed operator would have to load elsewhere, read from its checkpoint.
 
 What is loaded is the newest snapshot of a store and the changes since then. Spark's RocksDB store lists a snapshot's
-files, with their sizes, in a zip file named after its version; its in-memory store has the snapshot in one file.
+files, with their sizes and the number of keys, in a zip file named after its version; its in-memory store has the
+snapshot in one file. So rows are those of the newest snapshot, and unknown before there is one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow.fs as pafs
 
+from penstock.monitor.sample import StateSize
+from penstock.monitor.unknown import plus
+
 _VERSIONED = re.compile(r"(\d+)(?:_[0-9a-fA-F-]+)?\.(zip|snapshot|changelog|delta)$")
 _SNAPSHOTS = ("zip", "snapshot")
 _CHANGES = ("changelog", "delta")
@@ -21,6 +25,11 @@ _CHANGES = ("changelog", "delta")
 
 def state_bytes(checkpoint: str, tasks: int) -> list[int]:
     """For each task, the bytes of all its stores; 0 where nothing has been written yet."""
+    return [size.bytes or 0 for size in state_sizes(checkpoint, tasks)]
+
+
+def state_sizes(checkpoint: str, tasks: int) -> list[StateSize]:
+    """For each task, what all its stores hold; nothing where nothing has been written yet."""
     location = checkpoint.removeprefix("file:") if checkpoint.startswith("file:/") else checkpoint
     if ":" in location.partition("/")[0]:
         system, root = pafs.FileSystem.from_uri(location)
@@ -34,34 +43,40 @@ def state_bytes(checkpoint: str, tasks: int) -> list[int]:
         words = info.path[len(f"{root}/state") :].strip("/").split("/")
         if len(words) >= 3 and words[1].isdecimal():
             by_store.setdefault((int(words[1]), "/".join([words[0], *words[2:-1]])), []).append(info)
-    sizes = [0] * tasks
+    sizes = [StateSize(rows=0, bytes=0)] * tasks
     for (task, _), store in by_store.items():
         if task < tasks:
-            sizes[task] += _store_bytes(system, store)
+            found = _store_size(system, store)
+            sizes[task] = StateSize(plus(sizes[task].rows, found.rows), plus(sizes[task].bytes, found.bytes))
     return sizes
 
 
-def _store_bytes(system: pafs.FileSystem, files: Iterable[pafs.FileInfo]) -> int:
+def _store_size(system: pafs.FileSystem, files: Iterable[pafs.FileInfo]) -> StateSize:
     versioned = [
         (int(found[1]), found[2], info) for info in files if (found := _VERSIONED.search(info.base_name)) is not None
     ]
+    if not versioned:
+        return StateSize(rows=0, bytes=0)  # a folder beside the stores, such as that of RocksDB's own files
     newest = max((version for version, kind, _ in versioned if kind in _SNAPSHOTS), default=-1)
     size: int = sum(info.size for version, kind, info in versioned if kind in _CHANGES and version > newest)
+    rows: int | None = None
     for version, kind, info in versioned:
         if version == newest and kind in _SNAPSHOTS:
-            size += info.size + (_listed_bytes(system, info.path) if kind == "zip" else 0)
-    return size
+            listed = _listed(system, info.path) if kind == "zip" else StateSize(bytes=0)
+            size, rows = size + info.size + (listed.bytes or 0), listed.rows
+    return StateSize(rows, size)
 
 
-def _listed_bytes(system: pafs.FileSystem, path: str) -> int:
-    """The files beside a RocksDB snapshot's zip that belong to it, by the list inside."""
+def _listed(system: pafs.FileSystem, path: str) -> StateSize:
+    """The keys of a RocksDB snapshot and the files beside its zip that belong to it, by the list inside."""
     try:
         with system.open_input_file(path) as file, zipfile.ZipFile(io.BytesIO(file.read())) as archive:
             text = archive.read("metadata").decode().partition("\n")[2]
             fields = json.loads(text)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return 0  # it was replaced by a newer one while we looked, or is written in another way: what is known counts
-    return sum(int(one.get("sizeBytes", 0)) for one in [*fields.get("sstFiles", ()), *fields.get("logFiles", ())])
+        return StateSize()  # replaced by a newer one while we looked, or written in another way: what is known counts
+    files = [*fields.get("sstFiles", ()), *fields.get("logFiles", ())]
+    return StateSize(fields.get("numKeys"), sum(int(one.get("sizeBytes", 0)) for one in files))
 
 
 def cheapest_tasks(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import count
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -90,7 +89,8 @@ class EventLog:
 
     def __init__(self, store: EventStore | None = None, kept: int = KEPT) -> None:
         self._store = store
-        self._ids = count(store.last_event() + 1 if store is not None else 1)
+        #: The id of the newest event.
+        self.last = store.last_event() if store is not None else 0
         self._recorded = threading.Condition()
         self._recent: deque[Event] = deque(maxlen=kept)
         self._unwritten: deque[Event] = deque(maxlen=kept)
@@ -102,7 +102,8 @@ class EventLog:
     def record(self, event: Event) -> Event:
         """Keep the event, with the next id, and tell the listeners."""
         with self._recorded:
-            event = replace(event, id=next(self._ids))
+            self.last += 1
+            event = replace(event, id=self.last)
             self._recent.append(event)
             if self._store is not None:
                 self.lost += len(self._unwritten) == self._unwritten.maxlen

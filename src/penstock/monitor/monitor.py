@@ -42,6 +42,10 @@ class Monitor:
         self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
         self._kept_house_at = since
 
+    def redefine(self, definition: TopologyDefinition) -> None:
+        """The same operators and streams, with other numbers of tasks."""
+        self._definition = definition
+
     def take(self, sample: Sample) -> None:
         """What an operator did in a batch."""
         self._window.add(sample)

@@ -8,12 +8,12 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def as_before():
+def as_before(tmp_path):
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if not name.startswith(("penstock", "rich", "click")):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
 
 

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from penstock.engine.state_sizes import cheapest_tasks, state_bytes
+from penstock.engine.state_sizes import cheapest_tasks, state_bytes, state_sizes
 
 
 def write(path: Path, size: int) -> None:
@@ -18,7 +18,7 @@ def snapshot(path: Path, *sizes: int) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     files = [{"localFileName": f"{i}.sst", "dfsSstFileName": f"{i}-u.sst", "sizeBytes": s} for i, s in enumerate(sizes)]
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": files, "logFiles": [], "numKeys": 1}))
+        archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": files, "logFiles": [], "numKeys": 12}))
     return path.stat().st_size
 
 
@@ -32,6 +32,13 @@ def test_the_newest_snapshot_and_the_changes_since(tmp_path: Path) -> None:
     write(store / "SSTs" / "0-u.sst", 500)
     assert state_bytes(str(tmp_path), 2) == [520 + newest + 34, 0]
     assert state_bytes(f"file:{tmp_path}", 1) == [520 + newest + 34]
+
+
+def test_rows_are_those_of_the_newest_snapshot_and_unknown_without_one(tmp_path: Path) -> None:
+    snapshot(tmp_path / "state" / "0" / "0" / "3.zip", 10)
+    write(tmp_path / "state" / "0" / "1" / "1.changelog", 10)
+    write(tmp_path / "state" / "0" / "2" / "_metadata" / "schema", 10)
+    assert [size.rows for size in state_sizes(str(tmp_path), 4)] == [12, None, 0, 0]
 
 
 def test_all_stores_and_operators_of_a_task_count(tmp_path: Path) -> None:

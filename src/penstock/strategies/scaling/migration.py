@@ -23,6 +23,8 @@ from penstock.strategies.scaling.stela import instances_a_machine
 class Migration:
     """One of PRIORITIES as a strategy."""
 
+    needs_rates = True
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._priority, self._together = PRIORITIES[name]

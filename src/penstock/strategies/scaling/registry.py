@@ -23,6 +23,10 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def needs_rates(self) -> bool:
+        """Whether it looks at rates, and not only at where everything is."""
+
     def scale_out(
         self,
         load: Load,
@@ -39,6 +43,7 @@ class Strategy(Protocol):
 
 class Stela:
     name = stela.NAME
+    needs_rates = True
     scale_out = staticmethod(stela.scale_out)
     scale_in = staticmethod(stela_in.scale_in)
 
@@ -47,6 +52,7 @@ class StelaByCapacity:
     """The papers give only one scale-in."""
 
     name = stela.BY_CAPACITY
+    needs_rates = True
     scale_out = staticmethod(stela.scale_out_by_capacity)
 
     @staticmethod
@@ -56,6 +62,7 @@ class StelaByCapacity:
 
 class Storm:
     name = storm.NAME
+    needs_rates = False
     scale_out = staticmethod(storm.scale_out)
     scale_in = staticmethod(storm.scale_in)
 

@@ -1,0 +1,1 @@
+"""Steering a running topology: what can be read of it and asked of it, by a program, over HTTP, from a command line."""

@@ -1,0 +1,206 @@
+"""The commands for what runs, through the real main, against a control interface on a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from fake_steering import STATUS, FakeSteering
+
+from penstock.cli.durations import DURATION
+from penstock.cli.main import main
+from penstock.cli.steering_pages import plot
+from penstock.control.operations import Operation
+from penstock.control.registry import FOLDER_VARIABLE, Running
+from penstock.control.server import served
+from penstock.engine.enact import Outcome, Status
+from penstock.settings import Settings
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "running"))
+
+
+@pytest.fixture
+def steering() -> Iterator[FakeSteering]:
+    fake = FakeSteering()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def running(steering: FakeSteering, registry: None) -> Iterator[Running]:
+    with served(steering, "word_count", "/state", Settings()) as running:
+        yield running
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*words: str) -> tuple[int, str]:
+        code = main(words)
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, printed.out if not code or "--json" in words else printed.err
+
+    return run
+
+
+def test_ps(command: Command, running: Running) -> None:
+    assert "word_count" in command("ps")[1]
+    code, text = command("ps", "--json")
+    [one] = json.loads(text)["running"]
+    assert (code, one["topology"], one["url"]) == (0, "word_count", running.url)
+    assert running.token not in text
+
+
+def test_nothing_runs(command: Command) -> None:
+    assert command("ps") == (0, "No topology of yours runs. Start one with: penstock run FILE\n")
+    assert command("ps", "--json")[1] == '{\n  "running": []\n}\n'
+    for words in (["status"], ["top"], ["events"], ["history"], ["scale-out"], ["pause"], ["stop"], ["explain"]):
+        code, text = command(*words)
+        assert (code, text.partition(":")[0]) == (2, "NOTHING_RUNS"), words
+
+
+def test_status(command: Command, running: Running) -> None:
+    assert json.loads(command("status", "--json")[1]) == STATUS | {"operation": None}
+    text = command("status")[1]
+    for word in ("word_count", "split", "127.0.0.2/0", "500", "300 ms", "50%"):
+        assert word in text
+
+
+def test_top_shows_it_until_the_time_is_over(command: Command, running: Running) -> None:
+    code, text = command("top", "--json", "--seconds", "0.5")
+    assert code == 0
+    assert json.loads(text.splitlines()[0])["topology"] == "word_count"
+
+
+def test_top_ends_with_the_topology(command: Command, steering: FakeSteering) -> None:
+    with ExitStack() as running:
+        running.enter_context(served(steering, "word_count", "/state", Settings()))
+        ending = threading.Timer(1.5, running.pop_all().close)
+        ending.start()
+        code, text = command("top")
+        ending.join()
+    assert (code, text.splitlines()[-1]) == (0, "word_count:" + str(os.getpid()) + " is over")
+
+
+def test_events(command: Command, running: Running) -> None:
+    lines = command("events", "--after", "1")[1].splitlines()
+    assert len(lines) == 2
+    assert lines[0].split()[0] == "2"
+    assert lines[0].endswith("started  word_count: 3 operators run")
+    assert [one["id"] for one in json.loads(command("events", "--json")[1])["events"]] == [1, 2, 3]
+
+
+def test_history_is_plotted(command: Command, running: Running) -> None:
+    text = command("history", "rate", "--since", "5m")[1]
+    assert "▃ █" in text
+    assert "the last 30 s" in text
+    assert json.loads(command("history", "rate", "--json")[1])["series"][0]["values"]["rate"] == [1.0, None, 4.0]
+    assert command("history", "nonsense")[1].startswith("UNKNOWN_METRIC")
+    assert command("history", "--since", "yesterday")[1].startswith("BAD_COMMAND")
+
+
+def test_explain(command: Command, running: Running) -> None:
+    text = command("explain")[1]
+    assert "congested" in text
+    assert "ETPSum" in text
+    assert json.loads(command("explain", "--json", "--alpha", "1.5")[1])["alpha"] == 1.5
+
+
+def test_a_dry_run_prints_the_plan(command: Command, running: Running, steering: FakeSteering) -> None:
+    code, text = command("scale-out", "--machines", "1", "--dry-run", "--json")
+    answer = json.loads(text)
+    assert (code, answer["dry_run"]) == (0, True)
+    assert [one["action"] for one in answer["plan"]["actions"]] == ["add machine", "set instances"]
+    text = command("scale-out", "--dry-run")[1]
+    assert "machine 127.0.0.4 is there" in text
+    assert "1. split on 127.0.0.4/0: congested" in text
+    assert all(call[1] for call in steering.called)
+
+
+def test_actions_are_followed_to_their_end(command: Command, running: Running, steering: FakeSteering) -> None:
+    code, text = command("scale-out", "--machines", "2", "--strategy", "stela", "--json")
+    assert (code, json.loads(text)["state"]) == (0, "done")
+    assert "done after 1.5 s: as planned" in command("scale-in", "127.0.0.2")[1]
+    assert command("scale-in", "--machines", "1")[0] == 0
+    assert command("set-instances", "split", "3")[0] == 0
+    assert command("set-instances", "split", "127.0.0.2/0=1", "127.0.0.3/0=2")[0] == 0
+    assert command("move", "count", "3", "127.0.0.2/0")[0] == 0
+    assert command("pause") == (0, "pause, as asked\n")
+    assert command("resume") == (0, "resume, as asked\n")
+    assert [call[0:1] + call[2:] for call in steering.called] == [
+        ("scale-out", 2, "stela"),
+        ("scale-in", None, ("127.0.0.2",), None),
+        ("scale-in", 1, (), None),
+        ("set-instances", "split", 3, None),
+        ("set-instances", "split", None, {"127.0.0.2/0": 1, "127.0.0.3/0": 2}),
+        ("move", "count", 3, "127.0.0.2/0"),
+        ("pause",),
+        ("resume",),
+    ]
+
+
+def test_what_is_rolled_back_is_not_done(command: Command, running: Running, steering: FakeSteering) -> None:
+    def carry_out(operation: Operation) -> Outcome:
+        assert operation.proposal is not None
+        return Outcome(operation.proposal.plan, Status.ROLLED_BACK, "CLUSTER_FAILED: it died")
+
+    steering.operations._carry_out = carry_out
+    code, text = command("scale-out", "--json")
+    assert (code, json.loads(text)["state"]) == (3, "rolled back")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["scale-out", "--machines", "0"], "BAD_COMMAND"),
+        (["scale-out", "--strategy", "magic"], "UNKNOWN_STRATEGY"),
+        (["scale-in", "nobody"], "NO_SUCH_MACHINE"),
+        (["scale-in", "127.0.0.2", "--machines", "1"], "BAD_COMMAND"),
+        (["set-instances", "split"], "BAD_COMMAND"),
+        (["set-instances", "split", "many"], "BAD_COMMAND"),
+        (["set-instances", "split", "2", "3"], "BAD_COMMAND"),
+        (["set-instances", "split", "127.0.0.2/0=0"], "BAD_COMMAND"),
+        (["set-instances", "nobody", "2"], "UNKNOWN_OPERATOR"),
+        (["move", "count", "-1", "x"], "BAD_COMMAND"),
+        (["cancel"], "NO_SUCH_OPERATION"),
+        (["cancel", "9"], "NO_SUCH_OPERATION"),
+        (["status", "-t", "other"], "NOTHING_RUNS"),
+    ],
+)
+def test_mistakes(command: Command, running: Running, words: list[str], error: str) -> None:
+    code, text = command(*words)
+    assert (code, text.partition(":")[0]) == (2, error), text
+    code, text = command(*words, "--json")
+    assert (code, json.loads(text)["error"]) == (2, error)
+
+
+def test_stop_without_waiting(command: Command, running: Running, steering: FakeSteering) -> None:
+    assert command("stop", "--dry-run") == (0, "stop, as asked\n")
+    assert steering.stopped is None
+    assert command("stop", "--no-wait")[0] == 0
+    assert steering.stopped is True
+    assert command("stop", "--no-wait", "--at-once")[0] == 0
+    assert steering.stopped is False
+
+
+def test_lengths_of_time() -> None:
+    lengths = [DURATION.convert(text, None, None) for text in ("90", "90s", "1.5m", "2h", "1d")]
+    assert lengths == [90, 90, 90, 7200, 86400]
+
+
+def test_a_plot_fits_its_width_and_shows_gaps() -> None:
+    assert plot([0.0, 1.0, None, 2.0]) == "▁▅ █"
+    assert plot([0.0, 0.0]) == "▁▁"
+    long = plot([float(index) for index in range(1000)], width=10)
+    assert len(long) == 10
+    assert list(long) == sorted(long)

@@ -1,0 +1,176 @@
+"""Operations: one after the other, visible from request to end, cancelled where that is safe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fake_steering import PROPOSAL
+
+from penstock.control.operations import MOST_WAITING, Operation, Operations, State
+from penstock.controller.proposals import Proposal
+from penstock.engine.enact import Outcome, Status
+from penstock.errors import PenstockError
+
+WAIT = 10.0
+
+
+class Work:
+    """Carries operations out when it is let; a cancelled one is rolled back."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.cancelled = threading.Event()
+        self.began: list[int] = []
+        self.at_once = 0
+        self.ended: list[State] = []
+
+    def carry_out(self, operation: Operation) -> Outcome:
+        self.began.append(operation.id)
+        assert not self.at_once, "two at once"
+        self.at_once += 1
+        while not self.free.wait(0.01) and not self.cancelled.is_set():
+            pass
+        self.at_once -= 1
+        status = Status.ROLLED_BACK if self.cancelled.is_set() else Status.DONE
+        return Outcome(PROPOSAL.plan, status, "as told")
+
+    def cancel(self) -> bool:
+        self.cancelled.set()
+        return True
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work()
+
+
+@pytest.fixture
+def operations(work: Work) -> Iterator[Operations]:
+    made = Operations(work.carry_out, work.cancel, lambda: "placing", lambda one: work.ended.append(one.state))
+    yield made
+    work.free.set()
+    made.close()
+
+
+def proposal() -> Proposal:
+    return PROPOSAL
+
+
+def submit(operations: Operations) -> Operation:
+    return operations.submit("scale-out", {"machines": 1}, proposal)
+
+
+def test_one_after_the_other_in_the_order_of_requests(operations: Operations, work: Work) -> None:
+    all_of_them = [submit(operations) for _ in range(5)]
+    work.free.set()
+    assert all(operations.wait(one, WAIT) for one in all_of_them)
+    assert work.began == [one.id for one in all_of_them] == [1, 2, 3, 4, 5]
+    assert {one.state for one in all_of_them} == {State.DONE}
+    assert work.ended == [State.DONE] * 5
+
+
+def test_the_one_under_way_is_visible_with_its_step(operations: Operations, work: Work) -> None:
+    first, second = submit(operations), submit(operations)
+    while operations.current is not first:
+        pass
+    assert first.as_json("placing")["step"] == "placing"
+    assert second.as_json("placing") | {"asked_at": 0} == {
+        "id": 2,
+        "action": "scale-out",
+        "arguments": {"machines": 1},
+        "state": "waiting",
+        "step": "",
+        "reason": "",
+        "asked_at": 0,
+        "began_at": None,
+        "ended_at": None,
+        "proposal": None,
+        "outcome": None,
+        "error": None,
+    }
+    assert not operations.wait(second, 0.0)
+
+
+def test_one_that_waits_is_dropped(operations: Operations, work: Work) -> None:
+    first, second = submit(operations), submit(operations)
+    while operations.current is not first:
+        pass
+    assert operations.cancel(second.id).state is State.CANCELLED
+    work.free.set()
+    assert operations.wait(first, WAIT)
+    assert work.began == [first.id]
+
+
+def test_one_under_way_is_rolled_back(operations: Operations, work: Work) -> None:
+    first = submit(operations)
+    while operations.current is not first:
+        pass
+    operations.cancel(first.id)
+    assert operations.wait(first, WAIT)
+    assert first.state is State.ROLLED_BACK
+
+
+def test_one_that_is_over_cannot_be_cancelled(operations: Operations, work: Work) -> None:
+    work.free.set()
+    first = submit(operations)
+    assert operations.wait(first, WAIT)
+    with pytest.raises(PenstockError) as error:
+        operations.cancel(first.id)
+    assert error.value.name == "NOT_CANCELLABLE"
+
+
+def test_what_is_refused_says_why_and_the_next_is_carried_out(operations: Operations, work: Work) -> None:
+    def refused() -> Proposal:
+        raise PenstockError("LAST_MACHINE", "it cannot be removed.", "Add one first.")
+
+    def broken() -> Proposal:
+        raise ZeroDivisionError("a bug")
+
+    work.free.set()
+    first = operations.submit("scale-in", {}, refused)
+    second = operations.submit("scale-in", {}, broken)
+    third = submit(operations)
+    assert operations.wait(third, WAIT)
+    assert (first.state, second.state, third.state) == (State.REFUSED, State.REFUSED, State.DONE)
+    assert first.as_json()["error"]["error"] == "LAST_MACHINE"
+    assert second.as_json()["reason"] == "INTERNAL: ZeroDivisionError: a bug."
+
+
+def test_nothing_to_do_is_a_state(operations: Operations, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        operations, "_carry_out", lambda one: Outcome(PROPOSAL.plan, Status.NOTHING, "it is so already")
+    )
+    first = submit(operations)
+    assert operations.wait(first, WAIT)
+    assert (first.state, first.as_json()["reason"]) == (State.NOTHING, "it is so already")
+
+
+def test_too_many_are_refused(operations: Operations, work: Work) -> None:
+    first = submit(operations)
+    while operations.current is not first:
+        pass
+    for _ in range(MOST_WAITING):
+        submit(operations)
+    with pytest.raises(PenstockError) as error:
+        submit(operations)
+    assert error.value.name == "BUSY"
+
+
+def test_closing_drops_what_waits_and_rolls_back_what_is_under_way(operations: Operations, work: Work) -> None:
+    first, second = submit(operations), submit(operations)
+    while operations.current is not first:
+        pass
+    operations.close()
+    assert (first.state, second.state) == (State.ROLLED_BACK, State.CANCELLED)
+    with pytest.raises(PenstockError) as error:
+        submit(operations)
+    assert error.value.name == "STOPPING"
+    operations.close()
+
+
+def test_an_operation_that_never_was(operations: Operations) -> None:
+    with pytest.raises(PenstockError) as error:
+        operations.get(7)
+    assert error.value.name == "NO_SUCH_OPERATION"

@@ -1,0 +1,82 @@
+"""Running topologies are found by their user, and by nobody else; what the dead left is cleared."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.control.registry import Running, all_running, find, registered, registry_folder
+from penstock.errors import PenstockError
+
+
+def one(topology: str = "word_count", pid: int = 1) -> Running:
+    return Running(topology, pid, "http://127.0.0.1:1", "secret", 1000.0, "/state")
+
+
+def test_it_is_found_while_it_runs() -> None:
+    with registered(one()):
+        assert all_running() == [one()]
+        assert find() == find("word_count") == find("word_count:1") == one()
+    assert all_running() == []
+
+
+def test_nobody_else_can_read_it(registry: Path) -> None:
+    registry.mkdir(mode=0o755, parents=True)
+    with registered(one()) as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(registry.stat().st_mode) == 0o700
+
+
+def test_its_token_is_not_in_its_text() -> None:
+    assert "secret" not in repr(one())
+
+
+def test_what_a_killed_process_left_is_deleted(registry: Path) -> None:
+    with registered(one()) as path:
+        kept = path.read_text()
+    path.write_text(kept)
+    assert all_running() == []
+    assert not path.exists()
+
+
+def test_a_file_that_cannot_be_read_is_passed_over(registry: Path) -> None:
+    folder = registry_folder()
+    with registered(one()), registered(one(pid=2)) as broken:
+        broken.write_text("{")
+        assert all_running() == [one()]
+        broken.write_text(json.dumps({"unknown": 1}))
+        assert all_running() == [one()]
+    assert list(folder.iterdir()) == []
+
+
+def test_none_and_several_are_named_errors() -> None:
+    with pytest.raises(PenstockError) as error:
+        find()
+    assert error.value.name == "NOTHING_RUNS"
+    with ExitStack() as running:
+        for made in (one(pid=1), one(pid=2), one("page_load", 3)):
+            running.enter_context(registered(made))
+        for name in (None, "word_count"):
+            with pytest.raises(PenstockError) as error:
+                find(name)
+            assert error.value.name == "SEVERAL_RUN"
+        assert find("word_count:2") == one(pid=2)
+        assert find("page_load").pid == 3
+        with pytest.raises(PenstockError) as error:
+            find("nobody")
+        assert error.value.name == "NOTHING_RUNS"
+        assert "page_load:3" in str(error.value)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_refused(registry: Path) -> None:
+    registry.mkdir(parents=True)
+    os.chown(registry, 12345, 12345)
+    with pytest.raises(PenstockError) as error:
+        registry_folder()
+    assert error.value.name == "CONTROL_FAILED"
