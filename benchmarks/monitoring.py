@@ -24,11 +24,11 @@ from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 
 METHOD = """\
-Source (generated numbers, all due at once) -> three maps -> a sink that counts, one instance each, on a local cluster of
-two slots; {rows:,} rows a run, in batches of about {interval:g} s, samples every second: ten times as often as by default,
-with the statistics store written as often. One run with monitoring and one without in turn, after one of each that does not count; which comes
-first alternates. Throughput is rows over the time from the first batch of the source to the last of the sink. The
-figure is what is lost: 1 - with / without, by round.
+Source (generated numbers, all due at once) -> three maps -> a sink that counts, one instance each, on a local cluster
+of two slots; {rows:,} rows a run, in batches of about {interval:g} s. Samples are taken and the statistics store is
+written every second, ten times as often as by default. One run with monitoring and one without, in turn, after one of
+each that does not count; which comes first alternates. Throughput is rows over the time from the first batch of the
+source to the last of the sink. The figure is what is lost: 1 - with / without, by round.
 """
 #: Short batches: monitoring is paid by the batch.
 INTERVAL = 0.3
