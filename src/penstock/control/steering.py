@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.cluster.model import Slot
-from penstock.control.operations import Operation, Operations
+from penstock.cluster.plan import Plan
+from penstock.control.measuring import Measuring
+from penstock.control.operations import Operation, Operations, State
 from penstock.control.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.control.status import status_of
 from penstock.controller import plans, proposals
@@ -40,11 +42,13 @@ class Steering:
         self._request_stop = request_stop
         self._changes = Changes(run)
         self._causes: dict[int, str] = {}
+        self._measuring = Measuring(run)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
         """Have what is under way rolled back, and let nothing more in: before the run is stopped."""
         self.operations.close()
+        self._measuring.close()
 
     # Reads
 
@@ -239,16 +243,31 @@ class Steering:
             run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, fields)
         if not proposal.plan:
             return Outcome(proposal.plan, Status.NOTHING, proposal.plan.reason)
-        outcome = self._changes.carry_out(proposal.plan)
-        what = "; ".join(str(action) for action in proposal.plan.actions)
+        outcome = self._tried(operation, proposal.plan, cause)
+        what = "; ".join(str(action) for action in outcome.plan.actions)
         text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
         if outcome.status is Status.ROLLED_BACK:
             text = f"{text}; because {outcome.reason}"
         run.happened(EventKind.ACTION, text, operation.action, cause, outcome_as_json(outcome))
         return outcome
 
+    def _tried(self, operation: Operation, plan: Plan, cause: str) -> Outcome:
+        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-C), on what there
+        is by then."""
+        outcome = self._changes.carry_out(plan)
+        for _ in range(1, self._run.settings.scaling_attempts):
+            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or self.operations.closing:
+                break
+            text = f"it was rolled back and is begun again: {outcome.reason}"
+            self._run.happened(EventKind.FAULT, text, operation.action, cause, outcome_as_json(outcome))
+            operation.proposal = operation.propose()
+            outcome = self._changes.carry_out(operation.proposal.plan)
+        return outcome
+
     def _ended(self, operation: Operation) -> None:
         cause = self._causes.pop(operation.id, "")
+        if operation.state is State.DONE:
+            self._measuring.ended(operation, cause)
         if operation.error is not None:
             self._run.happened(
                 EventKind.VETO, str(operation.error), operation.action, cause, {"error": operation.error.name}

@@ -34,14 +34,14 @@ def snapshot(*gaps: Gap, **rates: float | None) -> Snapshot:
 
 
 def test_the_load_has_what_was_measured() -> None:
-    load = measured_load(snapshot(), weights={"out": 2.0})
+    load = measured_load(snapshot())
     by_name = {one.name: one for one in load.operators}
     assert [one.name for one in load.operators] == ["rows", "work", "out"]
     assert (by_name["rows"].processing, by_name["rows"].external) == (300.0, 400.0)
     assert by_name["work"].external is None
     assert by_name["work"].capacity == 120.0, "of all three instances"
     assert by_name["out"].capacity is None, "not measured is not 0"
-    assert by_name["out"].weight == 2.0
+    assert by_name["out"].weight == 3.0
     assert {(one.producer, one.consumer): one.rate for one in load.streams} == {
         ("rows", "work"): 300.0,
         ("work", "out"): 100.0,
