@@ -27,10 +27,10 @@ class Measuring:
         self._pending: dict[int, threading.Timer] = {}
         run.listen(lambda report: self._timeline.add(report.operator, report.finished, report.rows_in))
 
-    def ended(self, operation: Operation, cause: str) -> None:
+    def ended(self, operation: Operation) -> None:
         if operation.action not in MEASURED or operation.began_at is None:
             return
-        timer = threading.Timer(self._run.settings.measure_seconds, self._tell, (operation, cause))
+        timer = threading.Timer(self._run.settings.measure_seconds, self._tell, (operation,))
         timer.daemon = True
         with self._lock:
             self._pending[operation.id] = timer
@@ -43,7 +43,7 @@ class Measuring:
             timer.cancel()
             timer.function(*timer.args)
 
-    def _tell(self, operation: Operation, cause: str) -> None:
+    def _tell(self, operation: Operation) -> None:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at or 0.0, self._run.settings.measure_seconds
@@ -55,7 +55,7 @@ class Measuring:
             "ended_at": operation.ended_at,
             "timeline": [[round(one.at, 3), round(one.throughput, 3)] for one in samples],
         }
-        self._run.happened(EventKind.NOTICE, in_words(found), operation.action, cause, fields)
+        self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 
 
 def in_words(found: Measurement) -> str:
