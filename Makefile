@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-statistics faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-statistics faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -42,6 +42,10 @@ bench-live: $(TOOLS)
 # Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
+
+# What monitoring costs at full speed; about 5 minutes.
+bench-monitoring: $(TOOLS)
+	@$(PYTHON) benchmarks/monitoring.py
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)

@@ -143,6 +143,7 @@ ERRORS: Mapping[str, str] = {
     # what decides about scaling
     "INCOMPLETE_SNAPSHOT": "What is measured is not enough for a decision.",
     "UNKNOWN_STRATEGY": "There is no scaling strategy of this name.",
+    "BAD_GOAL": "What a controller is to reach makes no sense.",
     "BAD_LOAD": "The measured rates describe no graph that a strategy can decide on.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",
 }

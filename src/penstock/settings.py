@@ -91,6 +91,18 @@ class Settings:
     stela_alpha: float = _setting(
         1.2, "An operator is congested when its input rate is above so many times its processing rate.", low=0.01
     )
+    cooldown_seconds: float = _setting(
+        120.0, "Seconds after a scaling operation in which a controller decides on no other.", low=0
+    )
+    scaling_attempts: int = _setting(
+        2,
+        "How often a scaling operation is begun: one that a fault ended is rolled back and begun again.",
+        low=1,
+        high=100,
+    )
+    measure_seconds: float = _setting(
+        60.0, "Seconds before and after a scaling operation over which the throughput is compared.", low=1, high=3600
+    )
     control: str = _setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
     control_host: str = _setting(
         "127.0.0.1",

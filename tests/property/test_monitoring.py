@@ -95,6 +95,7 @@ def shown(totals: dict[str, OperatorTotals]) -> dict[str, tuple]:
             one.waiting is None,
             json.loads(one.latency.as_text())[1:] if one.latency is not None else None,
             one.first_started,
+            one.last_started,
             one.last_finished,
             {slot: (it.batches, it.rows, it.rows_out, it.bytes_in, it.memory) for slot, it in one.slots.items()},
         )

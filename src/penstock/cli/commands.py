@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from penstock.cli.loader import load
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.topology import render
+
+if TYPE_CHECKING:
+    from penstock.cluster.choice import ClusterChoice
+    from penstock.controller.goals import Goal
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output instead of text.")
 
@@ -58,6 +62,9 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.option("--cores", type=int, help="Cores a slot; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
 @click.option("--seconds", type=float, callback=_finite, help="Stop after so long. [default: when it ends, or Ctrl-C]")
+@click.option("--strategy", metavar="NAME", help="Who decides when it scales. [default: the setting `strategy`]")
+@click.option("--throughput", type=float, help="Hold so many rows a second at the sinks, with the fewest machines.")
+@click.option("--machines-max", type=int, help="Scale by itself, to at most so many machines.")
 @click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
 @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting; see `penstock settings`.")
 @click.option(
@@ -73,6 +80,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     cores: int | None,
     master: str | None,
     seconds: float | None,
+    strategy: str | None,
+    throughput: float | None,
+    machines_max: int | None,
     state: str | None,
     assignments: tuple[str, ...],
     conf: tuple[str, ...],
@@ -85,7 +95,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
-    settings = _settings(assignments, cores)
+    settings = _settings(assignments, cores, strategy)
+    goal = _goal(throughput, machines_max, choice)
     loaded = load(target)
     definition = loaded.topology.definition()
 
@@ -96,7 +107,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     # A session that ends under the gateway's feet is not worth a log line; failures come to us as exceptions.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     console = open_console()
-    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf))
+    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal)
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
         return Outcome(code, summary.as_json())
@@ -146,11 +157,30 @@ def settings_command(as_json: bool) -> Outcome:
     return Outcome()
 
 
-def _settings(assignments: tuple[str, ...], cores: int | None) -> Settings:
+def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:
+    from penstock.strategies.scaling.registry import strategy as known_strategy
+
     values: dict[str, Any] = dict(_pairs("--set", assignments))
     if cores is not None:
         values["slot_cores"] = cores
-    return Settings.of(values)
+    if strategy is not None:
+        values["strategy"] = strategy
+    settings = Settings.of(values)
+    known_strategy(settings.strategy)
+    return settings
+
+
+def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:
+    """What the topology is to reach by itself, if it is."""
+    from penstock.controller.goals import Goal
+
+    if throughput is None and machines_max is None:
+        return None
+    if choice.kind == "local":
+        raise PenstockError(
+            "BAD_GOAL", "a local cluster is one machine, so nothing can scale.", "Choose --cluster standalone."
+        )
+    return Goal(throughput, machines_max)
 
 
 def _pairs(option: str, assignments: tuple[str, ...]) -> dict[str, str]:

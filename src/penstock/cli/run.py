@@ -14,6 +14,7 @@ from penstock.cli.view import view_of, waiting_rows
 from penstock.cluster.choice import ClusterChoice
 from penstock.control.steered import steered
 from penstock.control.steering import Steering
+from penstock.controller.goals import Goal
 from penstock.engine.launch import launch
 from penstock.engine.runtime import Run
 from penstock.settings import Settings
@@ -34,6 +35,8 @@ class Order:
     seconds: float | None = None
     state: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    #: What it is to reach by itself.
+    goal: Goal | None = None
 
 
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
@@ -52,7 +55,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
                 tell=screen.tell,
             ) as run:
                 stops.started()
-                with steered(run, kind, stops.ask) as steering:
+                with steered(run, kind, stops.ask, order.goal) as steering:
                     summary, code = Watch(run, order, screen, stops, steering).until_the_end()
                 run.stop(drain=False)  # it is drained, or it is not to be
                 return summary, code

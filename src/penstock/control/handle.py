@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
-from penstock.control.server import served
+from penstock.control.steered import open_to_others
 from penstock.control.steering import Json, Steering
+from penstock.controller.goals import Goal
 from penstock.engine.launch import launch
 from penstock.engine.runtime import Run
 from penstock.settings import Settings
@@ -91,9 +92,11 @@ def run(  # noqa: PLR0913 - the options of the command line
     state: str | None = None,
     python_path: Sequence[str] | None = None,
     spark_conf: Mapping[str, str] | None = None,
+    goal: Goal | None = None,
 ) -> Handle:
     """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
-    that this program finds are found by its functions too, unless `python_path` says where else."""
+    that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
+    by itself."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     wanted, definition = settings or Settings(), topology.definition()
     with ExitStack() as starting:
@@ -109,8 +112,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         )
         handle = Handle(launched, choice.kind)
         starting.callback(handle.close)
-        if wanted.control == "on":
-            starting.enter_context(served(handle, definition.name, str(launched.state.path), wanted))
+        open_to_others(handle, launched, starting, goal)
         handle.started = starting.pop_all()
     return handle
 

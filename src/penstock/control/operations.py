@@ -48,6 +48,8 @@ class Operation:
     arguments: Mapping[str, Any]
     propose: Callable[[], Proposal] = field(repr=False)
     asked_at: float
+    #: The id of the event that tells of the request.
+    cause: str = ""
     state: State = State.WAITING
     began_at: float | None = None
     ended_at: float | None = None
@@ -104,7 +106,9 @@ class Operations:
         self._thread = threading.Thread(target=self._work, name="penstock-operations", daemon=True)
         self._thread.start()
 
-    def submit(self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal]) -> Operation:
+    def submit(
+        self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal], cause: str = ""
+    ) -> Operation:
         """Have something done as soon as what was asked for before is done. What it leads to is worked out then."""
         with self._changed:
             if self.closing:
@@ -114,7 +118,7 @@ class Operations:
                     "BUSY", f"{len(self._waiting)} requests are waiting already.", "Ask again when they are done."
                 )
             number = max(self._known, default=0) + 1
-            operation = Operation(number, action, dict(arguments), propose, self._clock())
+            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause)
             self._known[number] = operation
             while len(self._known) > KEPT and self._known[min(self._known)].state.over:
                 del self._known[min(self._known)]

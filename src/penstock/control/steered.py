@@ -1,24 +1,35 @@
-"""A run that can be steered by whoever finds its control interface."""
+"""A run that can be steered by whoever finds its control interface, and that steers itself if it has a goal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from penstock.control.hands import controller_of
 from penstock.control.server import served
 from penstock.control.steering import Steering
+from penstock.controller.goals import Goal
 from penstock.engine.runtime import Run
+from penstock.monitor.events import EventKind
 
 
 @contextmanager
-def steered(run: Run, cluster_kind: str, request_stop: Callable[[bool], object]) -> Iterator[Steering]:
+def steered(
+    run: Run, cluster_kind: str, request_stop: Callable[[bool], object], goal: Goal | None = None
+) -> Iterator[Steering]:
     """Until the block is left; what is being changed then is rolled back first."""
     steering = Steering(run, cluster_kind, request_stop)
-    try:
-        if run.settings.control == "on":
-            with served(steering, run.definition.name, str(run.state.path), run.settings):
-                yield steering
-        else:
-            yield steering
-    finally:
-        steering.close()
+    with ExitStack() as until_the_end:
+        until_the_end.callback(steering.close)
+        open_to_others(steering, run, until_the_end, goal)
+        yield steering
+
+
+def open_to_others(steering: Steering, run: Run, until_the_end: ExitStack, goal: Goal | None) -> None:
+    """Serve the control interface, and start a controller if there is a goal."""
+    if run.settings.control == "on":
+        until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings))
+    if goal is not None:
+        strategy = run.settings.strategy
+        run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)
+        until_the_end.enter_context(controller_of(run, steering, goal, strategy))

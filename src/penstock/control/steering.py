@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.cluster.model import Slot
-from penstock.control.operations import Operation, Operations
+from penstock.cluster.plan import Plan
+from penstock.control.measuring import Measuring
+from penstock.control.operations import Operation, Operations, State
 from penstock.control.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.control.status import status_of
 from penstock.controller import plans, proposals
@@ -39,12 +41,13 @@ class Steering:
         self._kind = cluster_kind
         self._request_stop = request_stop
         self._changes = Changes(run)
-        self._causes: dict[int, str] = {}
+        self._measuring = Measuring(run)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
         """Have what is under way rolled back, and let nothing more in: before the run is stopped."""
         self.operations.close()
+        self._measuring.close()
 
     # Reads
 
@@ -211,13 +214,15 @@ class Steering:
     def _do(self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool) -> Json:
         if dry_run:
             return self._dry_run(action, arguments, propose)
-        if self.operations.current is None:
-            # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.
-            self._changes.leads_to(propose().plan)
-        operation = self.operations.submit(action, arguments, propose)
         event = self._run.happened(EventKind.REQUEST, "it was asked for", action, fields=arguments)
-        self._causes[operation.id] = str(event.id)
-        return operation.as_json()
+        try:
+            if self.operations.current is None:
+                # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.
+                self._changes.leads_to(propose().plan)
+            return self.operations.submit(action, arguments, propose, str(event.id)).as_json()
+        except PenstockError as refusal:
+            self._refused(refusal, action, str(event.id))
+            raise
 
     def _dry_run(self, action: str, arguments: Json, propose: Callable[[], Proposal]) -> Json:
         proposal = propose()
@@ -232,27 +237,42 @@ class Steering:
         }
 
     def _carry_out(self, operation: Operation) -> Outcome:
-        run, proposal, cause = self._run, operation.proposal, self._causes.get(operation.id, "")
+        run, proposal, cause = self._run, operation.proposal, operation.cause
         assert proposal is not None
         if proposal.strategy:
             fields = {"decision": dict(proposal.decision), "note": proposal.note}
             run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, fields)
         if not proposal.plan:
             return Outcome(proposal.plan, Status.NOTHING, proposal.plan.reason)
-        outcome = self._changes.carry_out(proposal.plan)
-        what = "; ".join(str(action) for action in proposal.plan.actions)
+        outcome = self._tried(operation, proposal.plan)
+        what = "; ".join(str(action) for action in outcome.plan.actions)
         text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
         if outcome.status is Status.ROLLED_BACK:
             text = f"{text}; because {outcome.reason}"
         run.happened(EventKind.ACTION, text, operation.action, cause, outcome_as_json(outcome))
         return outcome
 
+    def _tried(self, operation: Operation, plan: Plan) -> Outcome:
+        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-C), on what there
+        is by then."""
+        outcome = self._changes.carry_out(plan)
+        for _ in range(1, self._run.settings.scaling_attempts):
+            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or self.operations.closing:
+                break
+            text = f"it was rolled back and is begun again: {outcome.reason}"
+            self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, outcome_as_json(outcome))
+            operation.proposal = operation.propose()
+            outcome = self._changes.carry_out(operation.proposal.plan)
+        return outcome
+
     def _ended(self, operation: Operation) -> None:
-        cause = self._causes.pop(operation.id, "")
+        if operation.state is State.DONE:
+            self._measuring.ended(operation)
         if operation.error is not None:
-            self._run.happened(
-                EventKind.VETO, str(operation.error), operation.action, cause, {"error": operation.error.name}
-            )
+            self._refused(operation.error, operation.action, operation.cause)
+
+    def _refused(self, refusal: PenstockError, action: str, cause: str) -> None:
+        self._run.happened(EventKind.VETO, str(refusal), action, cause, {"error": refusal.name})
 
     def _rules(self, alpha: float | None = None) -> Rules:
         settings = self._run.settings

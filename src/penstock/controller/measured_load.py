@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
 from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
-from penstock.topology.definition import Keyed, Operator, Source
+from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 #: What a snapshot calls itself where the whole of it is too young.
 _WINDOW = "window"
 
 
-def measured_load(snapshot: Snapshot, weights: Mapping[str, float] | None = None, on_demand: bool = False) -> Load:
+def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
     """All rates as measured. An operator that was not heard of makes it INCOMPLETE_SNAPSHOT, and so does a window that
     is too young: unless somebody asks for a decision now, who is told how young it is (`youth`)."""
     missing = [gap for gap in snapshot.gaps if gap.grave and not (on_demand and gap.subject == _WINDOW)]
@@ -28,7 +26,7 @@ def measured_load(snapshot: Snapshot, weights: Mapping[str, float] | None = None
     streams = tuple(
         StreamLoad(stream.producer, stream.consumer, stream.emit_rate or 0.0) for stream in snapshot.streams.values()
     )
-    return Load(_operators(snapshot, weights or {}), streams)
+    return Load(_operators(snapshot), streams)
 
 
 def bare_load(snapshot: Snapshot) -> Load:
@@ -43,7 +41,7 @@ def youth(snapshot: Snapshot) -> str:
     return f"decided on {snapshot.at - snapshot.since:.0f} s of measurements: {young[0]}" if young else ""
 
 
-def _operators(snapshot: Snapshot, weights: Mapping[str, float]) -> tuple[OperatorLoad, ...]:
+def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
     loads = []
     for operator in snapshot.definition.operators:
         one = snapshot.operators[operator.name]
@@ -52,7 +50,7 @@ def _operators(snapshot: Snapshot, weights: Mapping[str, float]) -> tuple[Operat
                 name=operator.name,
                 processing=one.rate or 0.0,
                 external=one.input_rate if isinstance(operator, Source) else None,
-                weight=weights.get(operator.name, 1.0),
+                weight=operator.weight if isinstance(operator, Sink) else 1.0,
                 most_instances=_most(operator),
                 capacity=_capacity(one),
             )

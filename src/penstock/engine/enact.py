@@ -109,6 +109,8 @@ class Outcome:
     steps: tuple[Step, ...] = ()
     placed: Placed = field(default_factory=Placed)
     seconds: float = 0.0
+    #: Of one that was rolled back: the name of the error.
+    error: str = ""
 
 
 class Enactor:
@@ -177,14 +179,14 @@ class Enactor:
             with steps.of(_summary(diff(before, placement))):
                 placed = engine.place(placement, self._give_up)
         except PenstockError as problem:
-            return self._roll_back(plan, before, added, f"{problem.name}: {problem.message}", steps)
+            return self._roll_back(plan, before, added, problem, steps)
         try:
             for name in sorted(set(engine.cluster.names) - self._kept(plan)):
                 with steps.of(f"remove machine {name}"):
                     engine.remove_machine(name)
                 self._removed.add(name)
         except PenstockError as problem:
-            return self._roll_back(plan, before, added, f"{problem.name}: {problem.message}", steps)
+            return self._roll_back(plan, before, added, problem, steps)
         engine.note("")
         return Outcome(plan, Status.DONE, plan.reason, steps.done, placed, self._clock() - began)
 
@@ -195,10 +197,12 @@ class Enactor:
     def _give_up(self) -> str:
         return "it was cancelled" if self._cancelled.is_set() else ""
 
-    def _roll_back(self, plan: Plan, before: Placement, added: list[str], why: str, steps: _Steps) -> Outcome:
+    def _roll_back(
+        self, plan: Plan, before: Placement, added: list[str], because: PenstockError, steps: _Steps
+    ) -> Outcome:
         """Back to what ran before. A machine that this plan added goes again; where one was to be removed and is gone,
         what was there is placed on those that are left (see Arrangement.requested)."""
-        engine = self._engine
+        engine, why = self._engine, f"{because.name}: {because.message}"
         with steps.of("roll back"):
             engine.restore(before)
             for name in added:
@@ -207,7 +211,7 @@ class Enactor:
                 except PenstockError as problem:
                     why = f"{why}; {name} could not be removed again: {problem.message}"
         engine.note("")
-        return Outcome(plan, Status.ROLLED_BACK, why, steps.done, seconds=steps.seconds)
+        return Outcome(plan, Status.ROLLED_BACK, why, steps.done, seconds=steps.seconds, error=because.name)
 
     def _actions(self, plan: Plan) -> tuple[Action, ...]:
         """The plan's actions in terms of what there is: machines that were added by their real slots, and without

@@ -46,15 +46,26 @@ def measured_or_gap(operator: Operator, window: WindowTotals) -> Measured | Gap:
     if totals.intervals * 2 < window.samples:
         reason = f"it was heard of in {totals.intervals} of {window.samples} samples"
         return Gap(name, "", reason, grave=True)
-    began = window.counted_from.get(name, window.since)
-    # Every batch that counts is in the span as a whole: one that began before the window stretches it.
-    if totals.first_started is not None:
-        began = min(began, totals.first_started)
-    # The rows of a batch that is under way are not counted, so neither is its time.
     batch_since = _under_way_since(totals)
-    seconds = max((window.until if batch_since is None else batch_since) - began, 0.0)
+    seconds = max(_stop(totals, window, batch_since) - _start(totals, window, name), 0.0)
     counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
     return Measured(operator, totals, seconds, counted)
+
+
+def _start(totals: OperatorTotals, window: WindowTotals, name: str) -> float:
+    """From when on time counts: the start of the first batch that counts, as a whole, unless there was idle time in
+    front of it. Less than a usual turn is not idle time: it belongs to a batch before, which does not count."""
+    began = window.counted_from.get(name, window.since)
+    first = totals.first_started
+    return first if first is not None and first - began <= totals.turn else began
+
+
+def _stop(totals: OperatorTotals, window: WindowTotals, batch_since: float | None) -> float:
+    """Up to when: the rows of a batch that is under way are not counted, so neither is its time. Between two batches,
+    the last one counts with the whole of its turn: otherwise rates would be too high right after a batch."""
+    if batch_since is not None or totals.last_started is None:
+        return window.until if batch_since is None else batch_since
+    return max(window.until, totals.last_started + totals.turn)
 
 
 def _under_way_since(totals: OperatorTotals) -> float | None:

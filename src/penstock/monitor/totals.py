@@ -76,6 +76,7 @@ class OperatorTotals:
     #: The last of each interval, oldest first.
     levels: list[Levels] = field(default_factory=list)
     first_started: float | None = None
+    last_started: float | None = None
     last_finished: float | None = None
 
     @property
@@ -102,7 +103,7 @@ class OperatorTotals:
             self._slot(work.slot).add(work)
         self._take_latency(sample.latency)
         self.state = sample.state if sample.state is not None else self.state
-        self._stretch(sample.started, sample.finished)
+        self._stretch(sample.started, sample.started, sample.finished)
         if sample.levels is not None:
             self.see(sample.levels)
 
@@ -131,8 +132,8 @@ class OperatorTotals:
         self._take_latency(other.latency)
         self.state = other.state if other.state is not None else self.state
         self.levels = self.levels + other.levels
-        if other.first_started is not None and other.last_finished is not None:
-            self._stretch(other.first_started, other.last_finished)
+        if other.first_started is not None and other.last_started is not None and other.last_finished is not None:
+            self._stretch(other.first_started, other.last_started, other.last_finished)
 
     def _slot(self, slot: str) -> SlotTotals:
         return self.slots.setdefault(slot, SlotTotals())
@@ -143,9 +144,17 @@ class OperatorTotals:
             self.latency = self.latency or LatencySketch()
             self.latency.merge(latency)
 
-    def _stretch(self, started: float, finished: float) -> None:
-        self.first_started = started if self.first_started is None else min(self.first_started, started)
+    def _stretch(self, first_started: float, last_started: float, finished: float) -> None:
+        self.first_started = first_started if self.first_started is None else min(self.first_started, first_started)
+        self.last_started = last_started if self.last_started is None else max(self.last_started, last_started)
         self.last_finished = finished if self.last_finished is None else max(self.last_finished, finished)
+
+    @property
+    def turn(self) -> float:
+        """Seconds from the start of a batch to that of the next, on average; 0 as long as that is not known."""
+        if self.batches < 2 or self.first_started is None or self.last_started is None:
+            return 0.0
+        return (self.last_started - self.first_started) / (self.batches - 1)
 
 
 ByOperator = Mapping[str, OperatorTotals]

@@ -195,16 +195,32 @@ class Topology:
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
 
     def sink(
-        self, name: str, spec: SinkSpec, *, inputs: Sequence[Input] | Input, instances: int = 1, min_instances: int = 1
+        self,
+        name: str,
+        spec: SinkSpec,
+        *,
+        inputs: Sequence[Input] | Input,
+        instances: int = 1,
+        min_instances: int = 1,
+        weight: float = 1.0,
     ) -> None:
-        """Rows leave here. `spec` comes from penstock.sinks."""
+        """Rows leave here. `spec` comes from penstock.sinks; `weight` is how much a row counts here, beside those of
+        other sinks, for who decides by throughput."""
         where = Location.of_caller()
         if not hasattr(spec, "describe"):
             raise PenstockError(
                 "BAD_SINK", f'sink "{name}" is a {type(spec).__name__}.', "Use one of penstock.sinks.", where
             )
         self._add(
-            Sink(name=name, spec=spec, outputs={}, instances=instances, min_instances=min_instances, where=where),
+            Sink(
+                name=name,
+                spec=spec,
+                outputs={},
+                instances=instances,
+                min_instances=min_instances,
+                weight=weight,
+                where=where,
+            ),
             _as_sequence(inputs),
         )
 

@@ -151,6 +151,8 @@ class Keyed(Operator):
 @dataclass(frozen=True, kw_only=True)
 class Sink(Operator):
     spec: SinkSpec
+    #: How much a row counts here, beside those of other sinks, when throughput is what matters.
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ def _operator_json(operator: Operator) -> dict[str, Any]:
             described["key"] = list(operator.key)
             described["tasks"] = operator.tasks
             described["output_mode"] = operator.output_mode
+    if isinstance(operator, Sink):
+        described["weight"] = operator.weight
     return described | {
         "instances": operator.instances,
         "min_instances": operator.min_instances,

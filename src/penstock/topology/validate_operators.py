@@ -34,6 +34,7 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
     _check_numbers(operator)
     _check_columns(operator)
     _check_selectivity(operator)
+    _check_weight(operator)
     _check_on_error(operator)
     inputs = definition.inputs_of(operator.name)
     for stream in inputs:
@@ -118,6 +119,17 @@ def _check_selectivity(operator: Operator) -> None:
                 "Give the rows out per row in, a number of at least 0, or leave it out to have it measured.",
                 operator.where,
             )
+
+
+def _check_weight(operator: Operator) -> None:
+    weight = operator.weight if isinstance(operator, Sink) else 1.0
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or not math.isfinite(weight) or weight < 0:
+        raise PenstockError(
+            "BAD_SINK",
+            f'sink "{operator.name}" has the weight {weight!r}.',
+            "Give how much a row counts beside those of other sinks, a number of at least 0.",
+            operator.where,
+        )
 
 
 def _check_on_error(operator: Operator) -> None:

@@ -5,41 +5,30 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from control_fixtures import registry, running, steering
 from fake_steering import STATUS, FakeSteering
 
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
 from penstock.cli.steering_pages import plot
 from penstock.control.operations import Operation
-from penstock.control.registry import FOLDER_VARIABLE, Running
+from penstock.control.registry import Running
 from penstock.control.server import served
 from penstock.engine.enact import Outcome, Status
 from penstock.settings import Settings
 
+__all__ = ["registry", "running", "steering"]
 Command = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "running"))
-
-
-@pytest.fixture
-def steering() -> Iterator[FakeSteering]:
-    fake = FakeSteering()
-    yield fake
-    fake.close()
-
-
-@pytest.fixture
-def running(steering: FakeSteering, registry: None) -> Iterator[Running]:
-    with served(steering, "word_count", "/state", Settings()) as running:
-        yield running
+def _own_registry(registry: Path) -> None:
+    """No test may find or disturb what the user runs."""
 
 
 @pytest.fixture

@@ -1,33 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from fake_steering import FakeSteering
+from control_fixtures import registry, running, steering
 
-from penstock.control.registry import FOLDER_VARIABLE, Running
-from penstock.control.server import served
-from penstock.settings import Settings
+__all__ = ["registry", "running", "steering"]
 
 
 @pytest.fixture(autouse=True)
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Tests neither find nor disturb what the user runs."""
-    folder = tmp_path / "running"
-    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
-    return folder
-
-
-@pytest.fixture
-def steering() -> Iterator[FakeSteering]:
-    fake = FakeSteering()
-    yield fake
-    fake.close()
-
-
-@pytest.fixture
-def running(steering: FakeSteering, registry: Path) -> Iterator[Running]:
-    """A control interface on a real socket, with nothing but a double behind it."""
-    with served(steering, "word_count", "/state", Settings()) as running:
-        yield running
+def _own_registry(registry):
+    """No test may find or disturb what the user runs."""

@@ -116,6 +116,16 @@ def test_nothing_gets_in_while_it_is_closed(channels: FakeChannels) -> None:
     assert intake.admits(supply) == 0
 
 
+def test_nothing_gets_in_while_it_is_paused_and_everything_after(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply)
+    intake.pause()
+    assert intake.admits(supply) == 0
+    assert not intake.in_batch
+    intake.pause(False)
+    assert intake.admits(supply) > 0
+
+
 def test_several_supplies_share_a_batch_by_what_waits(channels: FakeChannels) -> None:
     many, few = Rows(3000), Rows(1000)
     intake = intake_of(channels, many, few)

@@ -106,6 +106,16 @@ def test_bad_selectivity(selectivity):
     expect("BAD_SELECTIVITY", declare)
 
 
+@pytest.mark.parametrize("weight", [-1, float("nan"), float("inf"), "2", True])
+def test_bad_weight_of_a_sink(weight):
+    def declare():
+        topology, lines = one_source()
+        topology.sink("out", FakeSink(), inputs=[lines], weight=weight)  # <- here
+        topology.definition()
+
+    expect("BAD_SINK", declare)
+
+
 def test_one_selectivity_for_several_outputs():
     def declare():
         topology, lines = one_source()

@@ -25,7 +25,7 @@ def topology():
     declared = Topology("small")
     rows = declared.source("rows", sources.rate(1, sources.numbers()))
     worked = declared.map("work", same, inputs=[rows], schema=SCHEMA, instances=2)
-    declared.sink("out", sinks.noop(), inputs=[worked, rows])
+    declared.sink("out", sinks.noop(), inputs=[worked, rows], weight=3.0)
     return declared.definition()
 
 

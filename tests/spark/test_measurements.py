@@ -1,0 +1,163 @@
+"""What is measured agrees with what others counted of the same run: Spark's event log, and the content of the sinks."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import TEST_SETTINGS
+from steered import by_batch
+
+from penstock import Topology, sinks, sources
+from penstock.cluster.model import Placement
+from penstock.engine.host import SparkHost
+from penstock.monitor.history import HistoryQuery
+from penstock.monitor.store import StatisticsStore
+
+RATE = 1000
+#: Seconds of work a row: 40% of one instance at this rate.
+SERVICE = 0.0004
+#: Two columns of eight bytes.
+ROW_BYTES = 16
+WARM_UP, SECONDS = 10.0, 31.0
+#: The most that a task may take beside its work, as a share of the time between two batches.
+OVERHEAD = 0.08
+#: Batches are long, so that what Spark needs to start a task does not count for much beside the work.
+SETTINGS = replace(
+    TEST_SETTINGS, batch_linger=3.0, sample_seconds=1.0, window_samples=60, retention_seconds=600, drain_seconds=60
+)
+
+
+def numbered(first: int, count: int) -> pa.RecordBatch:
+    ids = np.arange(first, first + count, dtype=np.int64)
+    return pa.record_batch([pa.array(ids), pa.array(ids * 3)], names=["id", "value"])
+
+
+@dataclass(frozen=True)
+class Work:
+    """Keeps a log of its own: when it began, and for how long it was busy."""
+
+    log: str
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        began, start = time.time(), time.perf_counter()
+        time.sleep(batch.num_rows * SERVICE)
+        with Path(self.log).open("a") as file:
+            file.write(f"{began} {time.perf_counter() - start}\n")
+        return batch
+
+
+def topology(folder: Path) -> Topology:
+    made = Topology("measured")
+    schema = "id long, value long"
+    rows = made.source("rows", sources.rate(RATE, sources.generated(numbered, schema)))
+    worked = made.map("work", Work(str(folder / "work.log")), inputs=[rows], schema=schema)
+    made.sink("out", sinks.parquet(folder / "out"), inputs=[worked])
+    return made
+
+
+def jobs_of(events: list[str], pool: str) -> dict[int, tuple[float, float]]:
+    """From Spark's event log: batch -> when its job began, and the seconds that its tasks ran."""
+    batch_of_stage: dict[int, int] = {}
+    began: dict[int, float] = {}
+    ran: dict[int, float] = {}
+    for line in events:
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerJobStart" and event["Properties"].get("spark.scheduler.pool") == pool:
+            batch = int(event["Properties"]["streaming.sql.batchId"])
+            began.setdefault(batch, event["Submission Time"] / 1000)
+            batch_of_stage |= dict.fromkeys(event["Stage IDs"], batch)
+        elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of_stage:
+            batch = batch_of_stage[event["Stage ID"]]
+            ran[batch] = ran.get(batch, 0.0) + event["Task Metrics"]["Executor Run Time"] / 1000
+    return {batch: (at, ran[batch]) for batch, at in began.items() if batch in ran}
+
+
+def rows_in_segments(segments: Path, operator: str) -> dict[int, int]:
+    """Batch -> rows that the operator's bundles have written, by the files themselves."""
+    rows: dict[int, int] = {}
+    for file in segments.glob(f"{operator}*/*.arrow"):
+        with pa.memory_map(str(file)) as content:
+            batch = int(file.name.partition("-")[0])
+            rows[batch] = rows.get(batch, 0) + pa.ipc.open_file(content).read_all().num_rows
+    return rows
+
+
+@pytest.mark.timeout(300)
+def test_rates_utilisation_and_traffic_agree_with_independent_counts(
+    standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path
+) -> None:
+    [log] = (hosts.folder / "standalone" / "events").iterdir()
+    before = len(log.read_text().splitlines())
+    slots = standalone_host.cluster.slots
+    where = {"rows": slots[0], "work": slots[1], "out": slots[2]}
+    placement = Placement({name: {slot: 1} for name, slot in where.items()})
+    with running(topology(tmp_path), standalone_host, "kept", SETTINGS, placement) as run:
+        assert not run.wait(WARM_UP)  # the first batches are slow, and what waited meanwhile makes the next ones large
+        run.monitor.restart(time.time())
+        assert not run.wait(SECONDS)
+        snapshot = run.snapshot()
+        segments = tmp_path / "kept" / "segments"
+        rows_of = {name: rows_in_segments(segments, name) for name in ("rows", "work")}  # a stop deletes them
+        assert run.stop()
+    assert snapshot.complete, snapshot.gaps
+    events = log.read_text().splitlines()[before:]
+    jobs = {name: jobs_of(events, name) for name in where}
+    rows_of["out"] = {batch: table.num_rows for batch, table in by_batch(tmp_path / "out")}
+
+    # Rates: rows in the files that batches left, between the beginnings of the first and the last job in the window.
+    for name in where:
+        inside = sorted(batch for batch, (at, _) in jobs[name].items() if snapshot.since <= at <= snapshot.at)
+        first, last = inside[0], inside[-1]
+        counted = sum(rows_of[name][batch] for batch in range(first, last))
+        rate = counted / (jobs[name][last][0] - jobs[name][first][0])
+        assert snapshot.operators[name].rate == pytest.approx(rate, rel=0.01), name
+    for stream in snapshot.streams.values():
+        emitted, read = snapshot.operators[stream.producer].rate, snapshot.operators[stream.consumer].rate
+        assert (stream.emit_rate, stream.rate) == (pytest.approx(emitted), pytest.approx(read))
+
+    # Utilisation: the time that the function took by its own log, between the beginnings of two jobs.
+    inside = sorted(batch for batch, (at, _) in jobs["work"].items() if snapshot.since <= at <= snapshot.at)
+    start, stop = jobs["work"][inside[0]][0], jobs["work"][inside[-1]][0]
+    logged = [tuple(map(float, line.split())) for line in (tmp_path / "work.log").read_text().splitlines()]
+    utilisation = sum(seconds for at, seconds in logged if start <= at < stop) / (stop - start)
+    assert snapshot.operators["work"].utilisation == pytest.approx(utilisation, abs=0.03)
+    assert snapshot.slots[slots[1].name].utilisation == pytest.approx(utilisation, abs=0.03)
+    # Spark's tasks took longer by what it costs to start them, read and write.
+    ran = sum(jobs["work"][batch][1] for batch in inside[:-1]) / (stop - start)
+    assert utilisation < ran < utilisation + OVERHEAD
+    capacity = snapshot.operators["work"].capacity
+    assert capacity == pytest.approx(1 / SERVICE, rel=0.05), "what it could do, and not what it did"
+
+    # Traffic: bytes, exactly. A rate of rows and a rate of bytes have the same seconds below them.
+    ways = {
+        (where["rows"].name, where["work"].name): snapshot.streams["rows->work"].rate,
+        (where["work"].name, where["out"].name): snapshot.streams["work->out"].rate,
+    }
+    assert snapshot.traffic.keys() == ways.keys()
+    for way, rows in ways.items():
+        assert snapshot.traffic[way] == pytest.approx(rows * ROW_BYTES, rel=1e-9)
+    machines = snapshot.machine_traffic
+    assert sum(machines.values()) == pytest.approx(sum(snapshot.traffic.values()))
+
+    # Counts: everything that is in the sink's files, and nothing else, is in the store.
+    total = sum(rows_of["out"].values())
+    store = StatisticsStore.open(f"sqlite:///{tmp_path / 'kept' / 'statistics.sqlite'}", "measured", SETTINGS)
+    names = ("rows", "rows_out", "traffic_same_slot", "traffic_same_machine", "traffic_other_machine")
+    query = HistoryQuery(names, run.started_at - 60, time.time() + 60, points=10_000)
+    series = {one.key.operator: one.values for one in store.history(query)}
+    store.close()
+    assert {name: sum(values["rows"]) for name, values in series.items()} == dict.fromkeys(where, total)
+    assert sum(series["work"]["rows_out"]) == total
+    bytes_read = {
+        name: {kind: sum(one or 0 for one in values[kind]) for kind in names[2:]} for name, values in series.items()
+    }
+    # Slots 0 and 1 are on one machine, 1 and 2 on two.
+    assert bytes_read["work"] == dict.fromkeys(names[2:], 0) | {"traffic_same_machine": total * ROW_BYTES}
+    assert bytes_read["out"] == dict.fromkeys(names[2:], 0) | {"traffic_other_machine": total * ROW_BYTES}

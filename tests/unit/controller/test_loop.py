@@ -1,0 +1,183 @@
+"""The control loop: what a goal asks for, what guards refuse, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
+
+from penstock.cluster.model import Cluster
+from penstock.controller.goals import Goal, Grow, Shrink, Stay, wish
+from penstock.controller.guards import Situation, cooldown, first_veto, one_at_a_time, quota
+from penstock.controller.loop import Controller
+from penstock.controller.measured_load import measured_load
+from penstock.errors import PenstockError
+from penstock.monitor.events import EventKind
+from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
+
+CALM = Situation(1000.0, None, "", 2)
+
+
+def snapshot(done: float = 100.0, *gaps: Gap, cpu: float | None = 0.1, machines: Cluster = CLUSTER) -> Snapshot:
+    """A source that is offered and emits 100/s; `work` does so many of them, and they reach the sink (weight 3)."""
+    operators = {
+        "rows": OperatorSnapshot("rows", "source", 1, rate=100.0, input_rate=100.0, cpu_utilisation=cpu),
+        "work": OperatorSnapshot("work", "map", 3, rate=done, input_rate=100.0, cpu_utilisation=cpu),
+        "out": OperatorSnapshot("out", "sink", 1, rate=done, input_rate=done, utilisation=0.1),
+    }
+    streams = {
+        "rows->work": StreamSnapshot("rows->work", "rows", "out", "work", emit_rate=100.0),
+        "work->out": StreamSnapshot("work->out", "work", "out", "out", emit_rate=done),
+    }
+    return Snapshot(DEFINITION, machines, PLACEMENT, 0.0, 60.0, 6, operators, streams, {}, {}, {}, gaps)
+
+
+def wished(goal: Goal, found: Snapshot):
+    return wish(goal, found, measured_load(found))
+
+
+# What a goal asks for
+
+
+def test_a_throughput_that_is_missed_asks_for_a_machine() -> None:
+    found = wished(Goal(throughput=300.0), snapshot(done=50.0))
+    assert found == Grow(1, "150 rows/s are below the 300 that are required; congested: work")
+
+
+def test_a_little_below_counts_as_held() -> None:
+    assert isinstance(wished(Goal(throughput=300.0), snapshot(done=97.0, cpu=0.9)), Stay)
+
+
+def test_no_machine_helps_if_the_sources_offer_no_more() -> None:
+    assert isinstance(wished(Goal(throughput=900.0), snapshot()), Stay)
+
+
+def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_it() -> None:
+    goal = Goal(throughput=300.0)
+    assert isinstance(wished(goal, snapshot(cpu=0.1)), Shrink)
+    busy = wished(goal, snapshot(cpu=0.9))
+    assert isinstance(busy, Stay), "3.7 cores are used, and one machine has 4"
+    unknown = snapshot(cpu=None)
+    assert "not known" in wished(goal, unknown).reason
+    alone = Cluster(CLUSTER.machines[:1])
+    assert isinstance(wished(goal, snapshot(machines=alone)), Stay)
+    assert isinstance(wished(Goal(throughput=100.0), snapshot(done=50.0)), Stay), "operators are congested"
+
+
+def test_without_a_throughput_machines_are_used_as_long_as_something_is_congested() -> None:
+    assert isinstance(wished(Goal(machines_max=4), snapshot(done=50.0)), Grow)
+    assert isinstance(wished(Goal(machines_max=4), snapshot()), Stay)
+    assert wished(Goal(machines_max=1), snapshot()) == Shrink(1, "2 machines are more than 1")
+
+
+@pytest.mark.parametrize("wrong", [{}, {"throughput": 0.0}, {"throughput": float("nan")}, {"machines_max": 0}])
+def test_goals_that_make_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(PenstockError) as error:
+        Goal(**wrong)  # type: ignore[arg-type]
+    assert error.value.name == "BAD_GOAL"
+
+
+# Guards
+
+
+def test_guards_say_why() -> None:
+    guards = (one_at_a_time, cooldown(60), quota(Goal(machines_max=2)))
+    grow = Grow(1, "")
+    assert first_veto(guards, grow, CALM) == "2 machines are there, and 2 are the most"
+    assert first_veto(guards, Shrink(1, ""), CALM) == ""
+    assert first_veto(guards, grow, replace(CALM, machines=1)) == ""
+    assert first_veto(guards, grow, replace(CALM, under_way="scale-in")) == "scale-in is under way"
+    assert first_veto(guards, grow, replace(CALM, last_ended=990.0)) == "cooling down for another 50 s"
+    assert first_veto(guards, Shrink(1, ""), replace(CALM, last_ended=940.0)) == ""
+
+
+# The loop
+
+
+class Hands:
+    """Records what it was told and asked."""
+
+    def __init__(self) -> None:
+        self.found = snapshot(done=50.0)
+        self.now = CALM
+        self.asked: list[tuple[str, int]] = []
+        self.told: list[tuple[EventKind, str]] = []
+        self.refuse: PenstockError | None = None
+
+    def snapshot(self) -> Snapshot:
+        return self.found
+
+    def situation(self) -> Situation:
+        return self.now
+
+    def scale_out(self, machines: int) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.asked.append(("out", machines))
+
+    def scale_in(self, machines: int) -> None:
+        self.asked.append(("in", machines))
+
+    def tell(self, kind: EventKind, reason: str) -> None:
+        self.told.append((kind, reason))
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+def controller(hands: Hands, goal: Goal | None = None) -> Controller:
+    return Controller(goal or Goal(throughput=300.0), hands, (one_at_a_time, cooldown(60)), every=0.01)
+
+
+def test_it_asks_for_what_the_goal_wants_and_says_why(hands: Hands) -> None:
+    controller(hands).step()
+    assert hands.asked == [("out", 1)]
+    [(kind, reason)] = hands.told
+    assert kind is EventKind.DECISION
+    assert reason.startswith("1 machine more: 150 rows/s are below the 300")
+
+
+def test_it_gives_machines_back(hands: Hands) -> None:
+    hands.found = snapshot()
+    controller(hands).step()
+    assert hands.asked == [("in", 1)]
+
+
+def test_a_veto_is_told_once(hands: Hands) -> None:
+    loop = controller(hands)
+    for second in range(3):
+        hands.now = replace(CALM, last_ended=CALM.now - second)
+        loop.step()
+    assert hands.asked == []
+    assert [kind for kind, _ in hands.told] == [EventKind.VETO], "that only the seconds differ is no news"
+
+
+def test_it_decides_on_nothing_incomplete(hands: Hands) -> None:
+    hands.found = snapshot(50.0, Gap("window", "", "it covers 1 of 20 samples", grave=True))
+    controller(hands).step()
+    assert hands.asked == []
+    assert hands.told[0][0] is EventKind.VETO
+    assert "INCOMPLETE_SNAPSHOT" in hands.told[0][1]
+
+
+def test_a_refusal_is_a_veto_and_it_goes_on(hands: Hands) -> None:
+    hands.refuse = PenstockError("FIXED_MACHINES", "there are none to be had.", "Choose another cluster.")
+    loop = controller(hands)
+    loop.step()
+    assert hands.told[-1] == (EventKind.VETO, "FIXED_MACHINES: there are none to be had.")
+    hands.refuse = None
+    loop.step()
+    assert hands.asked == [("out", 1)]
+
+
+def test_it_goes_round_by_itself_until_it_is_left(hands: Hands) -> None:
+    hands.found = snapshot(cpu=0.9)
+    with controller(hands):
+        while not hands.told:
+            pass
+    [(kind, reason)] = hands.told
+    assert kind is EventKind.DECISION
+    assert reason.startswith("nothing to change: 300 rows/s are what is required")

@@ -1,0 +1,34 @@
+"""The throughput over time, from batches that come out now and then."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.monitor.timeline import Timeline, rates_of
+
+
+def test_batches_at_their_usual_pace_are_an_even_rate() -> None:
+    batches = [(float(second), 200) for second in range(2, 42, 2)]
+    assert rates_of(batches, 10, 30, 1.0) == pytest.approx([100.0] * 20)
+
+
+def test_a_batch_that_is_late_leaves_a_hole() -> None:
+    batches = [(float(second), 100) for second in (*range(1, 11), *range(15, 26))]
+    rates = rates_of(batches, 8, 18, 1.0)
+    assert rates == pytest.approx([100, 100, 0, 0, 0, 0, 100, 100, 100, 100])
+
+
+def test_sinks_are_added_up_by_their_weights() -> None:
+    timeline = Timeline({"one": 1.0, "two": 0.5})
+    for second in range(1, 21):
+        timeline.add("one", float(second), 10)
+        timeline.add("two", float(second), 40)
+        timeline.add("no sink", float(second), 1000)
+    samples = timeline.samples(5, 10)
+    assert [one.at for one in samples] == [6, 7, 8, 9, 10]
+    assert [one.throughput for one in samples] == pytest.approx([30.0] * 5)
+
+
+def test_no_batch_yet() -> None:
+    assert [one.throughput for one in Timeline({"one": 1.0}).samples(0, 3)] == [0.0] * 3
+    assert rates_of([(1.5, 7)], 0, 3, 1.0) == pytest.approx([3.5, 3.5, 0.0])
