@@ -27,12 +27,12 @@ from penstock.cluster.plan import Plan, RemoveMachine, diff
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.controller import proposals
 from penstock.controller.measured_load import measured_load
+from penstock.controller.timeline import Timeline
 from penstock.engine.changing import Changes
 from penstock.engine.enact import Status
 from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
-from penstock.monitor.timeline import Timeline
 from penstock.strategies.scaling.best import best
 from penstock.strategies.scaling.congestion import congested
 from penstock.strategies.scaling.draft import most_instances
@@ -64,9 +64,9 @@ SETTINGS = {
 METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I ({machines}), each machine one slot; the
 operators wait instead of working (examples/*.py, written before these runs: a load of 10 is a millisecond a row), so
-two cores carry them. Sources give 25% more than the slowest operator can do, as the examples have it, and nobody waits for
-a slow one (backlog_policy=spill), as in Storm. What is counted is at the sinks, over {window:g} s before the operation
-and the last {window:g} s of the {after:g} s after it. "best" is the highest throughput that any assignment of as many
+two cores carry them. Sources give 25% more than the slowest operator can do, as the examples have it, and nobody
+waits for a slow one (backlog_policy=spill), as in Storm. What is counted is at the sinks, over {window:g} s before the
+operation and the last {window:g} s of the {after:g} s after it. "best" is the highest throughput that any assignment of as many
 new instances could give, by exhaustive search with the service rates measured in the same run: what a congested
 instance executes, and for the others rows per busy second. Storm's default and least link load add no instance: they
 move those there are, and all waits run at once wherever they are, so they cannot gain here; in the papers moving them
