@@ -65,12 +65,12 @@ METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I ({machines}), each machine one slot; the
 operators wait instead of working (examples/*.py, written before these runs: a load of 10 is a millisecond a row), so
 two cores carry them. Sources give 25% more than the slowest operator can do, as the examples have it, and nobody
-waits for a slow one (backlog_policy=spill), as in Storm. What is counted is at the sinks, over {window:g} s before the
-operation and the last {window:g} s of the {after:g} s after it. "best" is the highest throughput that
-any assignment of as many new instances could give, by exhaustive search with the service rates measured in the same run: what a congested
-instance executes, and for the others rows per busy second. Storm's default and least link load add no instance: they
-move those there are, and all waits run at once wherever they are, so they cannot gain here; in the papers moving them
-to a new machine gained what its cores gave.
+waits for a slow one (backlog_policy=spill), as in Storm. What is counted is at the sinks, over {window:g} s before
+the operation and the last {window:g} s of the {after:g} s after it. "best" is the highest throughput that any
+assignment of as many new instances could give, by exhaustive search with the service rates measured in the same run:
+what a congested instance executes, and for the others rows per busy second. Storm's default and least link load add
+no instance: they move those there are, and all waits run at once wherever they are, so they cannot gain here; in the
+papers moving them to a new machine gained what its cores gave.
 """
 
 
