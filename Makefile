@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-statistics faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-statistics bench-stela faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -46,6 +46,10 @@ faults: $(TOOLS)
 # What monitoring costs at full speed; about 5 minutes.
 bench-monitoring: $(TOOLS)
 	@$(PYTHON) benchmarks/monitoring.py
+
+# Stela's scale-out on the papers' topologies, beside the baselines; about 20 minutes a topology (TOPOLOGIES=star,linear).
+bench-stela: $(TOOLS)
+	@$(PYTHON) benchmarks/stela.py $${TOPOLOGIES:+--topologies $$TOPOLOGIES}
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)

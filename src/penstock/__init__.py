@@ -3,23 +3,31 @@
     import penstock
     from penstock import Topology, sinks, sources
 
-Spark is only imported when something runs.
+What is not used is not loaded: Spark only when something runs, and for a command that looks at a running topology
+nothing but what it shows.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from penstock import sinks, sources
-from penstock.errors import PenstockError
-from penstock.settings import Settings
-from penstock.topology.declare import Output, Topology
-
 if TYPE_CHECKING:
+    from penstock import sinks, sources
     from penstock.control.handle import Handle
+    from penstock.errors import PenstockError
+    from penstock.settings import Settings
+    from penstock.topology.declare import Output, Topology
 
 __all__ = ["Output", "PenstockError", "Settings", "Topology", "run", "sinks", "sources"]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Output": "penstock.topology.declare",
+    "Topology": "penstock.topology.declare",
+    "PenstockError": "penstock.errors",
+    "Settings": "penstock.settings",
+}
 
 
 def run(topology: Topology, cluster: str | None = None, **options: Any) -> Handle:
@@ -28,3 +36,11 @@ def run(topology: Topology, cluster: str | None = None, **options: Any) -> Handl
     from penstock.control.handle import run as start
 
     return start(topology, cluster, **options)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in ("sinks", "sources"):
+        return importlib.import_module(f"penstock.{name}")
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

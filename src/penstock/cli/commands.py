@@ -12,10 +12,8 @@ import click
 
 import penstock as package
 from penstock import settings as all_settings
-from penstock.cli.loader import load
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.topology import render
 
 if TYPE_CHECKING:
     from penstock.cluster.choice import ClusterChoice
@@ -92,6 +90,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     Ctrl-C or SIGTERM stops it in order: what is under way still reaches the sinks. Ctrl-C again stops it at once.
     """
+    from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
@@ -121,6 +120,9 @@ def run(  # noqa: PLR0913 - one parameter an option
 @JSON
 def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
     """Check the topology that FILE declares, and draw it."""
+    from penstock.cli.loader import load
+    from penstock.topology import render
+
     if mermaid and as_json:
         raise PenstockError("BAD_COMMAND", "--mermaid and --json exclude each other.", "Choose one of them.")
     definition = load(target).topology.definition()

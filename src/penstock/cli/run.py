@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.cli.loader import Loaded
+from penstock.cli.run_view import view_of, waiting_rows
 from penstock.cli.screen import Screen
 from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
-from penstock.cli.view import view_of, waiting_rows
 from penstock.cluster.choice import ClusterChoice
 from penstock.control.steered import steered
 from penstock.control.steering import Steering

@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.commands import JSON, Outcome, penstock
 from penstock.cli.durations import DURATION
-from penstock.control.client import LONG_POLL, Client
 from penstock.control.registry import all_running, find
 from penstock.errors import PenstockError
 
+if TYPE_CHECKING:
+    from penstock.control.client import Client
+
+#: Seconds that one question waits for the next event.
+LONG_POLL = 10.0
 #: The exit code of a change that was rolled back or cancelled: it is no mistake, and it is not done.
 NOT_DONE = 3
 Json = dict[str, Any]
@@ -28,7 +32,10 @@ MACHINES = click.IntRange(min=1)
 
 @contextmanager
 def _client(name: str | None) -> Iterator[Client]:
-    with Client(find(name)) as client:
+    running = find(name)
+    from penstock.control.client import Client
+
+    with Client(running) as client:
         yield client
 
 

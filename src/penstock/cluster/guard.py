@@ -32,6 +32,8 @@ POLL_SECONDS = 0.02
 KILL_SECONDS = 10.0
 #: Of a socket's name, 104 characters are certain; Spark's own part has 42, our folder's 18.
 LONGEST_TEMPORARY = 104 - 42 - 18 - 2
+#: How long to go on with removing the temporary folder.
+REMOVE_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -44,8 +46,9 @@ def main(grace: float, command: list[str]) -> int:
     temporary = _own_temporary_folder()
     child = _launch(command) if command else None
     if child is None:
-        sys.stdout.write(f"{temporary or ''}\n")
-        sys.stdout.flush()
+        with contextlib.suppress(BrokenPipeError):  # the owner may be gone already
+            sys.stdout.write(f"{temporary or ''}\n")
+            sys.stdout.flush()
     status = None
     lines = select.poll()
     lines.register(0, select.POLLIN)
@@ -64,7 +67,7 @@ def main(grace: float, command: list[str]) -> int:
     if child is not None:
         status = _end_everything(child, grace).get(child, status)
     if temporary is not None:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
     return os.waitstatus_to_exitcode(status) & 0xFF if status is not None else 1
 
 
@@ -81,6 +84,15 @@ def _own_temporary_folder() -> str | None:
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
     os.environ["JDK_JAVA_OPTIONS"] = f"{options} -Djava.io.tmpdir={folder}".strip()
     return folder
+
+
+def _remove(folder: str) -> None:
+    """Again and again until it is gone: where the guard keeps only the folder, a JVM that uses it may still be ending,
+    and what it makes meanwhile stands in the way."""
+    give_up = time.monotonic() + REMOVE_SECONDS
+    while os.path.exists(folder) and time.monotonic() < give_up:  # noqa: PTH110 - no Path for a folder that goes
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(POLL_SECONDS)
 
 
 def _wake_on_signals() -> int:

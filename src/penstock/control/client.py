@@ -13,8 +13,6 @@ from penstock.errors import ERRORS, PenstockError
 
 #: Seconds until an answer is given up. A question that waits has its own time beside this.
 PATIENCE = 30.0
-#: Seconds that one question waits for an operation or an event.
-LONG_POLL = 10.0
 Json = dict[str, Any]
 
 

@@ -135,8 +135,8 @@ def _known_parameters(request: Request) -> None:
 
 def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.get("/healthz", tags=["reads"], dependencies=[Depends(_known_parameters)])
-    def healthz() -> Json:
-        """Whether it answers."""
+    async def healthz() -> Json:
+        """Whether it answers; without a thread, so that it does even while all of them wait for something."""
         return {"ok": True}
 
     @app.get("/metrics", tags=["reads"], dependencies=guarded, response_class=Response)

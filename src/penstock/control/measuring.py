@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.control.operations import Operation
+from penstock.controller.timeline import Timeline
 from penstock.engine.runtime import Run
 from penstock.monitor.events import EventKind
-from penstock.monitor.timeline import Timeline
 from penstock.strategies.scaling.measure import Measurement, measure
 
 #: The actions of which it is of interest.

@@ -73,6 +73,7 @@ class Monitoring:
         self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
         #: Whether the store took what it was given the last time.
         self._writable = True
+        self._complained = False
 
     def start(self) -> None:
         self._thread.start()
@@ -89,7 +90,10 @@ class Monitoring:
     # On the way of every batch
 
     def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
-        self.monitor.take(self._sample(report, taken))
+        try:
+            self.monitor.take(self._sample(report, taken))
+        except Exception as problem:  # a mistake in what is measured must not stop what is running
+            self._complain(f"a batch of {report.operator} was not counted: {type(problem).__name__}: {problem}")
 
     def _sample(self, report: BatchReport, taken: Sequence[Batch]) -> Sample:
         around, known = self._around, self._known[report.operator]
@@ -160,6 +164,12 @@ class Monitoring:
                 known.overhead_batch = progress["batchId"]
                 spent = progress["durationMs"]
                 known.overhead = {ours: spent.get(theirs, 0) / 1000 for theirs, ours in SPARK_PARTS.items()}
+
+    def _complain(self, text: str) -> None:
+        """Once: the same mistake comes with every batch."""
+        if not self._complained:
+            self._complained = True
+            self._around.happened(EventKind.FAULT, text)
 
     def _write(self, last: bool = False) -> None:
         """A store that is away costs history, never the run."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import commands
+from penstock.cli import loader
 from penstock.cli.main import main
 from penstock.errors import ERRORS
 
@@ -189,7 +189,7 @@ def test_a_bug_of_ours_is_one_line_and_the_traceback_is_in_a_file(capsys, monkey
     def broken(target):
         raise RuntimeError("never thought\nof this")
 
-    monkeypatch.setattr(commands, "load", broken)
+    monkeypatch.setattr(loader, "load", broken)
     assert main(["show", "flow.py"]) == 1
     [error] = lines_of(capsys.readouterr())
     assert error.startswith("INTERNAL: RuntimeError: never thought of this.")

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from penstock.cli.live import live_table, plain_line
 from penstock.cli.screen import Lines, Terminal
-from penstock.cli.view import OperatorView, View
-from penstock.monitor.live import Latency
+from penstock.cli.view import Latency, OperatorView, View
 
 SPOUT = OperatorView("spout", "source", {"m1/0": 1}, None, 2000.4, 12, 0.5, 0, False, None)
 SPLIT = OperatorView("split", "map", {"m1/0": 1, "m2/0": 2}, 2000.0, 20_000.0, 0, 0.25, 0, False, None)

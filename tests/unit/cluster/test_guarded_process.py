@@ -1,9 +1,11 @@
 """Guarded processes: nothing that came from them survives, whichever way the owner ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -122,6 +124,24 @@ def test_a_guarded_folder_goes_when_it_is_closed_and_when_its_owner_is_killed():
         assert folder.is_dir()
         owner.kill()
     eventually(lambda: not folder.exists())
+
+
+def test_a_guarded_folder_goes_also_while_somebody_still_writes_to_it():
+    kept = GuardedFolder()
+    stop = time.monotonic() + 1.0
+
+    def write() -> None:
+        number = 0
+        while time.monotonic() < stop:
+            with contextlib.suppress(OSError):
+                (kept.path / f"file-{number}").touch()
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    kept.close()
+    writer.join()
+    assert not kept.path.exists()
 
 
 def test_terminate_ends_everything_that_came_from_the_command(log):

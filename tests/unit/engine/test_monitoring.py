@@ -1,0 +1,115 @@
+"""What the engine tells the monitor, with everything around it handed in."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
+
+from penstock.channels.log import Backlog
+from penstock.engine.feeds import Batch
+from penstock.engine.intake import Turn
+from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.engine.monitoring import Monitoring, Surroundings
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.sample import Levels, Sample
+from penstock.settings import Settings
+
+WAITING = Backlog(40, 320, 90.0)
+
+
+class Recorder(Monitor):
+    """Keeps what it was told."""
+
+    def __init__(self, since: float = 100.0) -> None:
+        super().__init__(DEFINITION, Settings(), since)
+        self.samples: list[Sample] = []
+        self.looks: dict[str, Levels] = {}
+
+    def take(self, sample: Sample) -> None:
+        self.samples.append(sample)
+        super().take(sample)
+
+    def look(self, operator: str, levels: Levels) -> None:
+        self.looks[operator] = levels
+        super().look(operator, levels)
+
+
+def query(name: str) -> Any:
+    intake = SimpleNamespace(turn=Turn(), throttled=name == "rows")
+    return SimpleNamespace(operator=DEFINITION.operator(name), intake=intake, feeds=[], query=None)
+
+
+@pytest.fixture
+def happened() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def around(happened: list[tuple[str, str]]) -> Surroundings:
+    return Surroundings(
+        definition=lambda: DEFINITION,
+        queries={one.name: query(one.name) for one in DEFINITION.operators},
+        channels=SimpleNamespace(backlog=lambda operator, channel: WAITING),  # type: ignore[arg-type]
+        placement=lambda: PLACEMENT,
+        cluster=lambda: CLUSTER,
+        executors=lambda: {"7": A0.name},
+        checkpoint=lambda operator: "/nowhere",
+        happened=lambda kind, text: happened.append((kind, text)),
+    )
+
+
+def report(batch: int = 0, finished: float = 200.0) -> BatchReport:
+    fields: dict[str, Any] = {"slot": "b/0", "instances": 2, "partition": 0, "executor": "7", "host": "a", "pid": 1}
+    counts: dict[str, Any] = {"rows_in": 10, "bytes_in": 80, "rows_out": {"out": 10}, "busy": 0.2, "busy_total": 0.4}
+    times = {"cpu": 0.1, "seconds": 0.5, "born_from": 198.0, "born_to": 199.0}
+    bundle = BundleReport(**fields, **counts, **times, traffic={"a/0": 80})
+    return BatchReport("work", batch, finished - 1, finished, 10, {"out": 10}, (bundle,))
+
+
+def test_a_sample_has_what_only_the_driver_knows(around: Surroundings) -> None:
+    monitor = Recorder()
+    monitoring = Monitoring(monitor, around, 10.0)
+    channel = next(iter(monitoring._known["work"].streams))
+    taken = Batch({}, 10, rows_by_channel={channel: 10})
+    monitoring.published(report(0, 200.0), [taken])
+    monitoring.published(report(1, 203.0), [taken])
+    first, second = monitor.samples
+    assert [work.slot for work in first.slots] == ["a/0"], "where it ran, and not where it was to run"
+    assert first.rows_in == {"rows->work": 10}
+    assert first.traffic == {("a/0", "a/0"): 80}
+    assert second.waiting == pytest.approx(2.0)
+    assert second.levels is not None
+    assert second.levels.backlog["rows->work"].rows == 40
+    assert second.levels.backlog["rows->work"].age == pytest.approx(113.0)
+
+
+def test_every_operator_is_looked_at_before_a_snapshot(around: Surroundings) -> None:
+    monitor = Recorder(since=time.time() - 1)
+    monitoring = Monitoring(monitor, around, 10.0)
+    snapshot = monitoring.snapshot()
+    assert set(monitor.looks) == {"rows", "work", "out"}
+    assert snapshot.placement is PLACEMENT
+    assert snapshot.operators["rows"].throttled is True
+    assert snapshot.operators["work"].throttled is False
+
+
+def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
+    around: Surroundings, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = Recorder()
+    monitoring = Monitoring(monitor, around, 10.0)
+    monkeypatch.setattr(monitor, "take", lambda sample: 1 / 0)
+    monitoring.published(report(0), [])
+    monitoring.published(report(1), [])
+    assert happened == [("fault", "a batch of work was not counted: ZeroDivisionError: division by zero")]
+
+
+def test_it_is_over_when_it_is_closed(around: Surroundings) -> None:
+    monitoring = Monitoring(Recorder(), around, 0.01)
+    monitoring.start()
+    monitoring.close()
+    assert not monitoring._thread.is_alive()
