@@ -34,7 +34,7 @@ format: $(TOOLS)
 bench-engine: $(TOOLS)
 	@$(PYTHON) benchmarks/engine.py
 
-# What each live change does to a stream's output, beside plain Structured Streaming; about 13 minutes a round on two
+# What each live change does to a stream's output, beside plain Structured Streaming; about 16 minutes a round on two
 # cores that do nothing else, three rounds. The table goes to benchmarks/results.
 bench-live: $(TOOLS)
 	@$(PYTHON) benchmarks/live.py
