@@ -65,10 +65,10 @@ class Cost:
         self.batches = 0
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             began = time.thread_time()
             try:
-                return function(*arguments)
+                return function(*arguments, **named)
             finally:
                 self.seconds += time.thread_time() - began
 
