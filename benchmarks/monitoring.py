@@ -29,7 +29,7 @@ from penstock.engine.state_folder import StateFolder
 METHOD = """\
 Source (generated numbers, all due at once) -> three maps -> a sink that counts, one instance each, on a local cluster
 of two slots; {rows:,} rows a run, in batches of about {interval:g} s. Samples are taken and the statistics store is
-written every second, ten times as often as by default. One run with monitoring and one without, in turn, after one of
+written every {sample:g} s (10 by default). One run with monitoring and one without, in turn, after one of
 each that does not count; which comes first alternates. Throughput is rows over the time from the first batch of the
 source to the last of the sink. The figure is what is lost: 1 - with / without, by round.
 
@@ -103,14 +103,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--sample-seconds", type=float, default=10.0)
     options = parser.parse_args()
     lines = [
-        METHOD.format(rows=options.rows, interval=INTERVAL),
+        METHOD.format(rows=options.rows, interval=INTERVAL, sample=options.sample_seconds),
         "| round | with, rows/s | without, rows/s | lost | processor time |",
     ]
     lines.append("| --- | --- | --- | --- | --- |")
     lost, shares = [], []
-    settings = Settings(batch_interval=INTERVAL, batch_linger=0.02, sample_seconds=1.0)
+    settings = Settings(batch_interval=INTERVAL, batch_linger=0.02, sample_seconds=options.sample_seconds)
     with tempfile.TemporaryDirectory(prefix="penstock-monitoring-") as folder:
         provider = LocalCluster(slots=2, cores=1, task_threads=8)
         with SparkHost("monitoring", provider, settings, Path(folder), [str(Path(__file__).parent)]) as host:
