@@ -253,7 +253,7 @@ class Steering:
         return outcome
 
     def _tried(self, operation: Operation, plan: Plan) -> Outcome:
-        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-C), on what there
+        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-B), on what there
         is by then."""
         outcome = self._changes.carry_out(plan)
         for _ in range(1, self._run.settings.scaling_attempts):
