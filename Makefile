@@ -43,13 +43,14 @@ bench-live: $(TOOLS)
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
 
-# What monitoring costs at full speed; about 5 minutes.
+# What monitoring costs at full speed; about 10 minutes.
 bench-monitoring: $(TOOLS)
 	@$(PYTHON) benchmarks/monitoring.py
 
-# Stela's scale-out on the papers' topologies, beside the baselines; about 20 minutes a topology (TOPOLOGIES=star,linear).
+# Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 15 minutes an experiment, seven
+# of them (EXPERIMENTS=star,scale_in).
 bench-stela: $(TOOLS)
-	@$(PYTHON) benchmarks/stela.py $${TOPOLOGIES:+--topologies $$TOPOLOGIES}
+	@$(PYTHON) benchmarks/stela.py $${EXPERIMENTS:+--experiments $$EXPERIMENTS}
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)

@@ -1,17 +1,20 @@
-"""What monitoring costs: the same topology at full speed, with and without it, alternating in one run.
+"""What monitoring costs: one topology at full speed, in which monitoring is switched on and off every few seconds.
 
-python benchmarks/monitoring.py [--rounds 6] [--rows 20000000]
+python benchmarks/monitoring.py [--groups 24] [--block 5]
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
+import itertools
+import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +26,26 @@ from results import Bar, finish, machine, write_results
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.engine.host import SparkHost
+from penstock.engine.manifest import BatchReport
+from penstock.engine.monitoring import Monitoring
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 
 METHOD = """\
 Source (generated numbers, all due at once) -> three maps -> a sink that counts, one instance each, on a local cluster
-of two slots; {rows:,} rows a run, in batches of about {interval:g} s. Samples are taken and the statistics store is
-written every {sample:g} s (10 by default). One run with monitoring and one without, in turn, after one of
-each that does not count; which comes first alternates. Throughput is rows over the time from the first batch of the
-source to the last of the sink. The figure is what is lost: 1 - with / without, by round.
+of two slots, in batches of about {interval:g} s; samples are taken and the statistics store is written every
+{sample:g} s (10 by default). Monitoring is switched in the running topology: on, off, off, on for {block:g} s each is
+a group, and every second group begins with off, so that a machine that grows slower or faster counts for neither.
+What is compared is the rows of all operators, each batch spread evenly over the time it took. Lost is 1 - with /
+without, by group; the interval holds 95% of the medians of groups drawn anew.
 
-Single runs differ by more than monitoring costs, so its own processor time is counted too: of what a query's thread
-does after a batch, and of the thread in the background, as a share of the run's time (one core is 100%).
+Separate runs with and without, as this was measured at first, differ by 10 to 20% from one to the next for no
+reason of monitoring; inside one run the same comparison is steadier. Its own processor time is counted too: of what a
+query's thread does after a batch, and of the thread in the background (one core is 100%).
 """
 #: Short batches: monitoring is paid by the batch.
 INTERVAL = 0.3
+WARM_UP = 60.0
 
 
 def numbers(first: int, count: int) -> pa.RecordBatch:
@@ -48,92 +56,146 @@ def step(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch([pc.add(batch.column(0), 1)], names=["n"])
 
 
-def topology(rows: int) -> Topology:
+def topology() -> Topology:
     made = Topology("monitored")
-    stream = made.source("numbers", sources.rate(1e9, sources.generated(numbers, "n long"), rows=rows))
+    stream = made.source("numbers", sources.rate(1e9, sources.generated(numbers, "n long")))
     for name in ("one", "two", "three"):
         stream = made.map(name, step, inputs=[stream], schema="n long")
     made.sink("out", sinks.noop(), inputs=[stream])
     return made
 
 
-class Cost:
-    """Processor time that monitoring takes in the driver."""
+class Switch:
+    """Takes monitoring out of a running topology and puts it back, and counts its processor time."""
 
-    def __init__(self) -> None:
+    def __init__(self, monitoring: Monitoring) -> None:
+        self.on = True
         self.seconds = 0.0
         self.batches = 0
+        for name in ("published", "look", "_find_out", "_write"):
+            setattr(monitoring, name, self._switched(getattr(monitoring, name), is_batch=name == "published"))
 
-    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _switched(self, function: Callable[..., Any], is_batch: bool) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            if not self.on:
+                return None
             began = time.thread_time()
             try:
                 return function(*arguments, **named)
             finally:
                 self.seconds += time.thread_time() - began
+                self.batches += is_batch
 
         return call
 
-    def watch(self, run: Run) -> None:
-        monitoring = run._measurements()
-        for name in ("published", "look", "_find_out", "_write"):
-            setattr(monitoring, name, self.counted(getattr(monitoring, name)))
-        run.listen(lambda report: setattr(self, "batches", self.batches + 1))
+
+@dataclass
+class Work:
+    """Rows of all operators over time."""
+
+    batches: list[tuple[float, float, int]] = field(default_factory=list)
+
+    def add(self, report: BatchReport) -> None:
+        self.batches.append((report.started, report.finished, report.rows_in or sum(report.rows_out.values())))
+
+    def rates(self, edges: Sequence[float]) -> list[float]:
+        """Rows a second between each edge and the next."""
+        rows = [0.0] * (len(edges) - 1)
+        for started, finished, count in self.batches:
+            length = max(finished - started, 1e-6)
+            first = max(bisect.bisect_right(edges, started) - 1, 0)
+            for index in range(first, len(rows)):
+                overlap = min(finished, edges[index + 1]) - max(started, edges[index])
+                if overlap <= 0:
+                    break
+                rows[index] += count * overlap / length
+        return [count / (end - begin) for count, (begin, end) in zip(rows, itertools.pairwise(edges), strict=True)]
 
 
-def throughput(host: SparkHost, rows: int, monitoring: str, cost: Cost) -> float:
-    settings = replace(host.settings, monitoring=monitoring)
-    with tempfile.TemporaryDirectory() as folder:
-        state = StateFolder.hold(f"{folder}/state")
-        try:
-            times: list[float] = []
-            run = Run(topology(rows).definition(), host, state, settings)
-            run.listen(lambda report: times.extend((report.started, report.finished)))
-            with run:
-                if monitoring == "on":
-                    cost.watch(run)
-                if not run.wait(600):
-                    raise RuntimeError("it did not end within 600 s")
-            return rows / (max(times) - min(times))
-        finally:
-            state.release()
+def medians_interval(values: Sequence[float], draws: int = 2000) -> tuple[float, float]:
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(draws))
+    return medians[draws // 40], medians[-draws // 40]
+
+
+def measure(run: Run, groups: int, block: float) -> tuple[list[tuple[float, float]], Switch]:
+    """Rows a second with and without monitoring, of each group."""
+    work = Work()
+    run.listen(work.add)
+    switch = Switch(run._measurements())
+    rest(run, WARM_UP)
+    order = [
+        first == (place in (0, 3))
+        for first in itertools.islice(itertools.cycle((True, False)), groups)
+        for place in range(4)
+    ]
+    switch.seconds, switch.batches = 0.0, 0
+    edges = [time.time()]
+    for index, on in enumerate(order):
+        switch.on = on
+        rest(run, block)
+        edges.append(time.time())
+        if index % 4 == 3:
+            print(f"group {index // 4 + 1} of {groups}", file=sys.stderr, flush=True)
+    switch.on = True
+    rest(run, 2)
+    rates = work.rates(edges)
+    found = []
+    for group in range(groups):
+        mine = list(zip(order, rates, strict=True))[group * 4 : group * 4 + 4]
+        with_it, without = (statistics.mean(rate for on, rate in mine if on is wanted) for wanted in (True, False))
+        found.append((with_it, without))
+    return found, switch
+
+
+def rest(run: Run, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        run.check()
+        time.sleep(min(left, 0.5))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--groups", type=int, default=24)
+    parser.add_argument("--block", type=float, default=5.0)
     parser.add_argument("--sample-seconds", type=float, default=10.0)
     options = parser.parse_args()
     lines = [
-        METHOD.format(rows=options.rows, interval=INTERVAL, sample=options.sample_seconds),
-        "| round | with, rows/s | without, rows/s | lost | processor time |",
+        METHOD.format(interval=INTERVAL, sample=options.sample_seconds, block=options.block),
+        "| group | with, rows/s | without, rows/s | lost |",
+        "| --- | --- | --- | --- |",
     ]
-    lines.append("| --- | --- | --- | --- | --- |")
-    lost, shares = [], []
     settings = Settings(batch_interval=INTERVAL, batch_linger=0.02, sample_seconds=options.sample_seconds)
     with tempfile.TemporaryDirectory(prefix="penstock-monitoring-") as folder:
         provider = LocalCluster(slots=2, cores=1, task_threads=8)
-        with SparkHost("monitoring", provider, settings, Path(folder), [str(Path(__file__).parent)]) as host:
-            for index in range(options.rounds + 1):
-                order = ("on", "off") if index % 2 else ("off", "on")
-                found = {}
-                cost = Cost()
-                for monitoring in order:
-                    found[monitoring] = throughput(host, options.rows, monitoring, cost)
-                    time.sleep(1)
-                print(f"round {index}: {found}", file=sys.stderr, flush=True)
-                if index:  # the first warms up
-                    lost.append(1 - found["on"] / found["off"])
-                    shares.append(cost.seconds / (options.rows / found["on"]))
-                    spent = f"{shares[-1]:.2%}, {cost.seconds / max(cost.batches, 1) * 1e6:,.0f} us a batch"
-                    lines.append(f"| {index} | {found['on']:,.0f} | {found['off']:,.0f} | {lost[-1]:.1%} | {spent} |")
-    middle, share = statistics.median(lost), statistics.median(shares)
-    lines += ["", f"Lost: median {middle:.1%}, from {min(lost):.1%} to {max(lost):.1%}.", ""]
+        state = StateFolder.hold(f"{folder}/state")
+        try:
+            with (
+                SparkHost("monitoring", provider, settings, Path(folder), [str(Path(__file__).parent)]) as host,
+                Run(topology().definition(), host, state, settings) as run,
+            ):
+                found, switch = measure(run, options.groups, options.block)
+                run.stop(drain=False)
+        finally:
+            state.release()
+    lost = [1 - on / off for on, off in found]
+    for index, (on, off) in enumerate(found):
+        lines.append(f"| {index + 1} | {on:,.0f} | {off:,.0f} | {lost[index]:.1%} |")
+    middle = statistics.median(lost)
+    low, high = medians_interval(lost)
+    share = switch.seconds / (options.groups * options.block * 2)
+    lines += [
+        "",
+        f"Lost: median {middle:.1%}, 95% interval {low:.1%} to {high:.1%}; groups from {min(lost):.1%} to "
+        f"{max(lost):.1%}. Processor time: {share:.2%} of a core, {switch.seconds / switch.batches * 1e6:,.0f} us a "
+        "batch.",
+        "",
+    ]
     print("\n".join(lines))
     bars = [
         Bar("monitoring: share of the throughput that it costs, % (median)", middle * 100, 3, at_most=True),
-        Bar("monitoring: its own processor time, % of one core (median)", share * 100, 3, at_most=True),
+        Bar("monitoring: its own processor time, % of one core", share * 100, 3, at_most=True),
     ]
     write_results("monitoring", lines, bars, machine())
     return finish(bars)

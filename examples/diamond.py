@@ -5,7 +5,6 @@
 Names, streams, instances and tasks are the published ones; the paper ran it on 6 machines and added a 7th. Every
 operator takes one millisecond for a row. Each of the four sees every row, so the last one gets four times as many: its
 4 instances can do 4000 rows a second, and the source makes 5000 for it.
-"bolt_output_3" works and lets rows leave: here a map, with a sink "bolt_output_3_out" that counts behind it.
 """
 
 from penstock import Topology, sources

@@ -4,7 +4,6 @@
 
 Names, streams, instances and tasks are the published ones; the paper ran it on 6 machines and added a 7th. Every
 operator takes one millisecond for a row, so 6 instances can do 6000 rows a second, a little less than the source gives.
-"exclaim_output_3" works and lets rows leave: here a map, with a sink "exclaim_output_3_out" that counts behind it.
 """
 
 from penstock import Topology, sources

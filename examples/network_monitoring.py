@@ -6,7 +6,6 @@ Names, streams, groupings, instances and tasks are the published ones; the paper
 Half of the lines tell of a success, half of a failure: "parseLines" has an output for each, so every line takes one of
 the two ways. No loads are published, so every operator takes one millisecond for a row: 4 instances of "parseLines"
 can do 4000 rows a second, and the source gives 5000.
-"join_output_bolt" works and lets rows leave: here a map, with a sink "join_output_bolt_out" that counts behind it.
 """
 
 import numpy as np

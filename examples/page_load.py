@@ -6,7 +6,6 @@ Names, streams, instances, tasks, loads and the filters' selectivity are the pub
 machines and added an 8th, and for scaling in ran it with 15 instances and 15 tasks on 8 machines, of which 4 were
 removed. A load of 10 is a millisecond for a row, so 4 instances of "bolt_transform" can do 1000 rows a second, and the
 source gives 1250. The source's own load (40) is left out: it makes the rows it is told to.
-"bolt_output_sink" works and lets rows leave: here a map, with a sink "bolt_output_sink_out" that counts behind it.
 """
 
 from penstock import Topology, sources

@@ -5,7 +5,6 @@
 Names, streams, instances, tasks, loads and the filter's selectivity are the published ones; the paper ran it on 8
 machines and added a 9th. A load of 10 is a millisecond for a row, so 4 instances of "bolt_transform" can do 1333 rows a
 second, and the source gives 1600. The source's own load (30) is left out: it makes the rows it is told to.
-"bolt_output_1" and "bolt_output_2" work and let rows leave: here maps, with a sink "..._out" that counts behind each.
 """
 
 from penstock import Topology, sources

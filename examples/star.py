@@ -4,8 +4,7 @@
 
 Names, streams, instances and tasks are the published ones; the paper ran it on 4 machines and added a 5th. Every
 operator takes one millisecond for a row, so the centre's 2 instances can do 2000 rows a second, and the two sources
-give 2500. "bolt_output_0" and "bolt_output_1" work and let rows leave: here maps, with a sink "..._out" that counts
-behind each.
+give 2500.
 """
 
 from penstock import Topology, sources

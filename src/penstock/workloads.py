@@ -103,9 +103,8 @@ class StandIns:
         )
 
     def add_last(self, name: str, inputs: Sequence[Input] | Input, load: float = 10) -> None:
-        """An operator that works and lets rows leave, as Storm's last bolts do. Here a sink only writes, so the work is
-        a map of the published name, and behind it a sink that counts, called <name>_out."""
-        self.topology.sink(f"{name}_out", sinks.noop(), inputs=self.add(name, inputs, load))
+        """An operator that works and lets rows leave, as Storm's last bolts do."""
+        self.topology.sink(name, sinks.arrow(self.function(name, load)), inputs=inputs, instances=self.instances)
 
     def function(self, name: str, load: float = 10, selectivity: float = 1.0) -> ServiceTime:
         """The wait alone, for an operator that does something else besides. Its name is its seed."""

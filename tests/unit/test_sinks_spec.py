@@ -23,6 +23,7 @@ def keep(dataframe, batch_id):
         (sinks.console(rows=5, every=2), "console"),
         (sinks.jdbc("jdbc:postgresql://host/db", "counts", {"user": "me"}, batch_column="batch_id"), "jdbc"),
         (sinks.function(keep), "function"),
+        (sinks.arrow(print), "arrow"),
     ],
 )
 def test_specs_are_values(spec, kind):
@@ -63,6 +64,7 @@ def test_no_password_is_shown(url, shown):
         lambda: sinks.jdbc("jdbc:postgresql://host/db", ""),
         lambda: sinks.jdbc("jdbc:postgresql://host/db", "counts", batch_column="batch id"),
         lambda: sinks.function("print"),
+        lambda: sinks.arrow("print"),
     ],
 )
 def test_mistakes(declare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.controller.back_pressure import without_back_pressure
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
 from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
@@ -12,8 +13,10 @@ _WINDOW = "window"
 
 
 def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
-    """All rates as measured. An operator that was not heard of makes it INCOMPLETE_SNAPSHOT, and so does a window that
-    is too young: unless somebody asks for a decision now, who is told how young it is (`youth`)."""
+    """All rates as measured, but for operators that wait for those behind them (`back_pressure`).
+
+    An operator that was not heard of makes it INCOMPLETE_SNAPSHOT, and so does a window that is too young: unless
+    somebody asks for a decision now, who is told how young it is (`youth`)."""
     missing = [gap for gap in snapshot.gaps if gap.grave and not (on_demand and gap.subject == _WINDOW)]
     rateless = [name for name, one in snapshot.operators.items() if one.rate is None]
     if missing or rateless:
@@ -26,7 +29,8 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
     streams = tuple(
         StreamLoad(stream.producer, stream.consumer, stream.emit_rate or 0.0) for stream in snapshot.streams.values()
     )
-    return Load(_operators(snapshot), streams)
+    held_back = {name for name, one in snapshot.operators.items() if one.held_back}
+    return without_back_pressure(Load(_operators(snapshot), streams), held_back)
 
 
 def bare_load(snapshot: Snapshot) -> Load:

@@ -224,7 +224,10 @@ class _Bundle:
         if program.function is None:
             return [(MAIN_OUTPUT, batch)]
         try:
-            return list(outputs_of_call(program.function(batch), program.outputs))
+            result = program.function(batch)
+            if not program.outputs:  # a sink's own function: rows end here
+                return [(MAIN_OUTPUT, batch)]
+            return list(outputs_of_call(result, program.outputs))
         except PenstockError:
             raise
         except Exception as error:

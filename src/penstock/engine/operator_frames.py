@@ -32,6 +32,7 @@ from penstock.engine.state_folder import identity_of
 from penstock.engine.streams import Streams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+from penstock.sinks import ArrowSink
 from penstock.sources.specs import DataframeSource, FileSource, RateSource
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream, TopologyDefinition
@@ -122,7 +123,7 @@ class FrameBuilder:
     def _arrow_path(self, feed: AnyFeed, reader: Reader) -> DataFrame:
         operator = self.operator
         writer = self._file_writer(operator) if isinstance(operator, Sink) else None
-        program = self._program(reader, operator.function if isinstance(operator, Map) else None, writer)
+        program = self._program(reader, _function_of(operator), writer)
         self._feeds.append(feed)
         descriptors = self.environment.streams.placed(self._session, operator.name, feed)
         return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
@@ -230,3 +231,9 @@ class FrameBuilder:
             file_writer=writer,
             output_column=output_column,
         )
+
+
+def _function_of(operator: Operator) -> Callable[..., Any] | None:
+    if isinstance(operator, Map):
+        return operator.function
+    return operator.spec.function if isinstance(operator, Sink) and isinstance(operator.spec, ArrowSink) else None

@@ -50,7 +50,7 @@ class Program:
     operator: str
     where: Location
     reader: Reader | None
-    #: None passes rows on as they are: sources, sinks, and operators whose work Spark SQL does.
+    #: None passes rows on as they are: sources, most sinks, and operators whose work Spark SQL does.
     function: Callable[..., Any] | None
     outputs: Mapping[str, pa.Schema]
     #: The channels to write, by output.

@@ -26,6 +26,8 @@ from penstock.topology.definition import Operator, Source, TopologyDefinition
 
 #: A window that covers fewer is too young to decide on.
 LEAST_SAMPLES = 3
+#: An operator that was throttled in more looks than this share of them was held back, and not just for a moment.
+HELD_BACK = 0.1
 
 
 def snapshot_of(
@@ -102,6 +104,7 @@ def _operator(operator: Operator, one: Measured | None, placement: Placement) ->
         backlog=_backlog(totals.levels, lambda levels: levels.backlog.values()) if last and last.backlog else Backlog(),
         unmet_rows=last.unmet_rows if last else None,
         throttled=last.throttled if last else None,
+        held_back=_held_back(totals.levels),
         latency=_latency(totals.latency),
         state=dict(totals.state or {}),
         slots={
@@ -109,6 +112,11 @@ def _operator(operator: Operator, one: Measured | None, placement: Placement) ->
             for name, count in (dict.fromkeys(set(totals.slots) - {UNKNOWN_SLOT}, 0) | slots).items()
         },
     )
+
+
+def _held_back(looks: Sequence[Levels]) -> bool | None:
+    seen = [levels.throttled for levels in looks if levels.throttled is not None]
+    return sum(seen) > HELD_BACK * len(seen) if seen else None
 
 
 def _on_slot(placed: int, work: SlotTotals, one: Measured) -> OperatorOnSlot:

@@ -85,6 +85,8 @@ class OperatorSnapshot:
     backlog: Backlog = Backlog()
     unmet_rows: int | None = None
     throttled: bool | None = None
+    #: Whether it was throttled at times: in more than one look out of ten.
+    held_back: bool | None = None
     #: Of sinks.
     latency: Latency | None = None
     #: Of keyed operators, by task.

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Location, PenstockError
-from penstock.sinks.specs import ConsoleSink, FunctionSink, JdbcSink, NoopSink, ParquetSink
+from penstock.sinks.specs import ArrowSink, ConsoleSink, FunctionSink, JdbcSink, NoopSink, ParquetSink
 
 __all__ = [
+    "ArrowSink",
     "ConsoleSink",
     "FunctionSink",
     "JdbcSink",
     "NoopSink",
     "ParquetSink",
+    "arrow",
     "console",
     "function",
     "jdbc",
@@ -62,6 +64,14 @@ def jdbc(
     if batch_column is not None and not batch_column.isidentifier():
         raise _bad_sink(f'the batch column is called "{batch_column}".', "Use letters, digits and underscores.")
     return JdbcSink(url, table, dict(properties or {}), batch_column)
+
+
+def arrow(function: Callable[[Any], Any]) -> ArrowSink:
+    """The user's own, on the sink's slots: `function(record_batch)` for rows as they come, in as many instances as the
+    sink has; what it returns is not looked at. A batch that is run again after a failure calls it again."""
+    if not callable(function):
+        raise _bad_sink(f"the sink's function is a {type(function).__name__}.", "Give a function of a RecordBatch.")
+    return ArrowSink(function)
 
 
 def function(function: Callable[[Any, int], Any]) -> FunctionSink:

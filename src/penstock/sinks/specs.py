@@ -72,6 +72,18 @@ class JdbcSink:
 
 
 @dataclass(frozen=True)
+class ArrowSink:
+    function: Callable[[Any], Any]
+
+    @property
+    def kind(self) -> str:
+        return "arrow"
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"kind": self.kind, "function": _name_of(self.function)}
+
+
+@dataclass(frozen=True)
 class FunctionSink:
     function: Callable[[Any, int], Any]
 
@@ -80,8 +92,11 @@ class FunctionSink:
         return "function"
 
     def describe(self) -> Mapping[str, Any]:
-        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        return {"kind": self.kind, "function": name}
+        return {"kind": self.kind, "function": _name_of(self.function)}
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def without_secrets(url: str) -> str:

@@ -8,7 +8,7 @@ from penstock.monitor.metric import METRICS, OVERHEAD_PARTS
 from penstock.monitor.snapshot import Backlog, Latency, OperatorOnSlot, OperatorSnapshot, SlotSnapshot, StreamSnapshot
 
 #: What a snapshot has that is no metric: who it is about, and what holds metrics.
-STRUCTURE = {"name", "kind", "producer", "output", "consumer", "machine", "cores", "slots", "throttled"}
+STRUCTURE = {"name", "kind", "producer", "output", "consumer", "machine", "cores", "slots", "throttled", "held_back"}
 HOLDERS = {"emit_rates", "overhead", "backlog", "latency", "state", "bad_rate"}
 
 

@@ -112,7 +112,7 @@ def test_demand_that_is_not_met_is_input() -> None:
     source = snapshot(window).operators["rows"]
     assert source.rate == pytest.approx(100)
     assert source.input_rate == pytest.approx(150)
-    assert (source.unmet_rows, source.throttled) == (1000 + 50 * 59, True)
+    assert (source.unmet_rows, source.throttled, source.held_back) == (1000 + 50 * 59, True, True)
 
 
 def test_the_backlog_s_growth() -> None:

@@ -1,0 +1,165 @@
+"""One scaling operation on a running topology, measured: what benchmarks/stela.py does again and again."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.plan import Plan, diff
+from penstock.controller.measured_load import measured_load
+from penstock.controller.timeline import Timeline
+from penstock.engine.changing import Changes
+from penstock.engine.enact import Status
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+from penstock.engine.state_folder import StateFolder
+from penstock.settings import Settings
+from penstock.strategies.scaling.best import best
+from penstock.strategies.scaling.congestion import congested
+from penstock.strategies.scaling.decision import Decision, Outcome
+from penstock.strategies.scaling.draft import most_instances
+from penstock.strategies.scaling.fluid import Pipes, flow
+from penstock.strategies.scaling.load import Load
+from penstock.strategies.scaling.measure import Measurement, Sample, measure
+from penstock.strategies.scaling.rules import Rules
+from penstock.topology.definition import TopologyDefinition
+
+#: Short enough for a change to take effect soon, long enough for the operators to work and not to be started: with ten
+#: queries on two cores a batch costs some 0.3 s beside its rows.
+SETTINGS = Settings(
+    backlog_policy="spill",
+    batch_interval=2.0,
+    batch_linger=0.5,
+    sample_seconds=2.0,
+    cluster_timeout=600,
+    change_seconds=120,
+)
+Decide = Callable[[Load, Placement, Rules], Outcome]
+
+
+@dataclass(frozen=True)
+class Times:
+    warm_up: float
+    window: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Result:
+    measured: Measurement
+    #: What the fluid model gives for this assignment, and for the best one of as many new instances.
+    predicted: float
+    best: float
+    #: Operators that got a new instance, once for each.
+    new: tuple[str, ...]
+    removed: tuple[str, ...]
+    #: Share of the time in which a congested instance worked: the rest is what micro-batches cost.
+    duty: float
+    seconds: float
+    timeline: tuple[Sample, ...]
+    began: float
+
+
+def one_operation(
+    definition: TopologyDefinition, host: SparkHost, initial: Placement, decide: Decide, times: Times, wanted: int
+) -> Result:
+    """Start the topology as `initial` has it, decide on what was measured, carry it out live, and measure that too.
+
+    `wanted` new instances are what the best assignment may give, where the strategy gives none.
+    """
+    settings = replace(SETTINGS, window_samples=max(2, int(times.window / SETTINGS.sample_seconds)))
+    with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
+        state = StateFolder.hold(f"{folder}/state")
+        try:
+            with Run(definition, host, state, settings, initial) as run:
+                found = _Operation(run, initial, times, wanted).carry_out(decide)
+                run.stop(drain=False)
+                return found
+        finally:
+            state.release()
+
+
+class _Operation:
+    def __init__(self, run: Run, initial: Placement, times: Times, wanted: int) -> None:
+        self.run = run
+        self.initial = initial
+        self.times = times
+        self.wanted = wanted
+        self.rules = Rules(run.settings.stela_alpha, run.settings.slot_instances)
+        self.timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
+        run.listen(lambda report: self.timeline.add(report.operator, report.finished, report.rows_in))
+
+    def carry_out(self, decide: Decide) -> Result:
+        run, times = self.run, self.times
+        self._rest(times.warm_up)
+        run.monitor.restart(time.time())
+        self._rest(times.window + run.settings.sample_seconds)
+        load = measured_load(run.snapshot(), on_demand=True)
+        decision = decide(load, self.initial, self.rules)
+        if not isinstance(decision, Decision):
+            raise RuntimeError(f"{decision.strategy}: {decision.reason}")
+        began = time.time()
+        plan = Plan(diff(self.initial, decision.placement), decision.reason)
+        outcome = Changes(run).carry_out(plan)
+        if outcome.status not in (Status.DONE, Status.NOTHING):
+            raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
+        self._rest(began + times.after - time.time())
+        samples = self.timeline.samples(began - times.window, time.time())
+        return self._judge(load, decision, outcome.seconds, samples, began)
+
+    def _judge(self, load: Load, decision: Decision, seconds: float, samples: Sequence[Sample], began: float) -> Result:
+        names = [operator.name for operator in load.operators]
+        before = [self.initial.total(name) for name in names]
+        now = [decision.placement.total(name) for name in names]
+        rates, duty = service_rates(load, before, self.rules)
+        pipes = Pipes.of(load, rates)
+        added = sum(now) - sum(before)
+        reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
+        return Result(
+            measured=measure(samples, began, self.times.window),
+            predicted=flow(pipes, now).throughput,
+            best=reference.throughput,
+            new=tuple(
+                name for name, old, new in zip(names, before, now, strict=True) for _ in range(max(new - old, 0))
+            ),
+            removed=decision.removed,
+            duty=duty,
+            seconds=seconds,
+            timeline=tuple(samples),
+            began=began,
+        )
+
+    def _rest(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.run.check()
+            time.sleep(min(0.2, left))
+
+
+def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> tuple[list[float], float]:
+    """Rows a second of one instance, as measured, and the share of the time in which a congested one worked.
+
+    A congested operator shows what it can do. The others are idle in part: what they could do is their rows per busy
+    second, less what micro-batches cost, which is taken from the congested ones.
+    """
+    full = congested(load, rules)
+    shares = [
+        one.processing / one.capacity
+        for place, one in enumerate(load.operators)
+        if full[place] and load.parents[place] and one.capacity
+    ]
+    duty = min(statistics.median(shares), 1.0) if shares else 1.0
+    rates = []
+    for place, one in enumerate(load.operators):
+        could = None if full[place] else one.capacity
+        rates.append(one.processing if could is None else max(could * duty, one.processing))
+    rates = [rate / count for rate, count in zip(rates, instances, strict=True)]
+    return rates, duty
+
+
+def first_machines(cluster: Cluster, count: int) -> Cluster:
+    return Cluster(cluster.machines[:count])

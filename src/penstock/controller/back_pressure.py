@@ -1,0 +1,43 @@
+"""Rates as they would be if nobody waited for a slow operator.
+
+Storm of the papers' time had no back-pressure: what a slow operator could not take piled up before it, and its input
+showed it. Where producers are throttled, the input of every operator equals what it executes, and only the source has
+more to do than it does, which is not the cause.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+from penstock.strategies.scaling.load import Load
+
+
+def without_back_pressure(load: Load, held_back: Collection[str]) -> Load:
+    """The load, with operators that wait for those behind them at the rate that their input and they themselves could
+    give. One that does not wait shows what it can do, so its rate stays."""
+    if not held_back:
+        return load
+    operators = list(load.operators)
+    #: What each operator would emit, over what it does emit.
+    growth = [1.0] * len(operators)
+    streams = list(load.streams)
+    incoming: dict[str, list[int]] = {}
+    for index, stream in enumerate(streams):
+        incoming.setdefault(stream.consumer, []).append(index)
+    for place, one in enumerate(operators):
+        for index in incoming.get(one.name, ()):
+            stream = streams[index]
+            streams[index] = replace(stream, rate=stream.rate * growth[load.position[stream.producer]])
+        if one.name not in held_back or not one.processing:
+            continue
+        fed = [streams[index].rate for index in incoming.get(one.name, ())]
+        demand = sum(fed) if fed else one.external
+        could = [rate for rate in (demand, one.capacity) if rate is not None]
+        processing = max(min(could, default=one.processing), one.processing)
+        if not math.isfinite(processing):
+            continue
+        growth[place] = processing / one.processing
+        operators[place] = replace(one, processing=processing)
+    return Load(tuple(operators), tuple(streams))
