@@ -50,7 +50,7 @@ bench-monitoring: $(TOOLS)
 # Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 15 minutes an experiment, seven
 # of them (EXPERIMENTS=star,scale_in).
 bench-stela: $(TOOLS)
-	@$(PYTHON) benchmarks/stela.py $${EXPERIMENTS:+--experiments $$EXPERIMENTS}
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${EXPERIMENTS:+--experiments $$EXPERIMENTS}
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)

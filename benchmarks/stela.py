@@ -24,7 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from results import RESULTS, Bar, finish, machine, write_results
-from stela_runs import SETTINGS, Decide, Result, Times, first_machines, one_operation
+from stela_runs import (
+    INTERVAL_FOR_EACH,
+    LEAST_INTERVAL,
+    SETTINGS,
+    WARM_UP,
+    Decide,
+    Result,
+    Times,
+    first_machines,
+    one_operation,
+    warm_up,
+)
 
 from penstock import Topology
 from penstock.cluster.model import Cluster, Placement
@@ -62,12 +73,14 @@ METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I, each machine a slot of its own executor
 ({machines} machines before). Operators wait instead of working (examples/*.py, written before these runs: a load of 10
 is a millisecond a row), so two cores carry them, and sources give 25% more than the slowest operator can do; nobody
-waits for a slow one (backlog_policy=spill), as in Storm. Batches of {interval:g} s: what a micro-batch costs beside
-its rows is lost to a congested instance ("duty" is the share that it worked), so the rates are below the nominal ones.
-The new machine is there before the operation begins, as in the papers, and is empty: starting a JVM takes the cores
-from the others here, which it would not on a machine of its own (what that costs is in live.md). Each operation has a
-run of its own: {warm:g} s to warm up, {window:g} s measured before, the operation, and of {after:g} s after it the last
-{window:g} s. Strategies take turns, and a round begins with another one each time.
+waits for a slow one (backlog_policy=spill), as in Storm. Batches take {each:g} s for each operator of the topology, at
+least {least:g} s: shorter ones would keep two cores busy with starting them. What a micro-batch costs beside its rows
+is lost to a congested instance ("duty" is the share that it worked), so the rates are below the nominal ones. The new
+machine is there before the operation begins, as in the papers, and is empty: starting a JVM takes the cores from the
+others here, which it would not on a machine of its own (what that costs is in live.md). After a run of {warm:g} s that
+does not count, each operation has a run of its own: until what came in first has left, and 10 s more; {window:g} s
+measured before; the operation; as long again as at the beginning; and {window:g} s measured after. Strategies take
+turns, and a round begins with another one each time.
 
 "Best" is the highest throughput at the sinks that any assignment of as many new instances could give, by exhaustive
 search with the service rates measured in the same run: what a congested instance executes; for the others rows per busy
@@ -108,8 +121,9 @@ def tell(say: Say, name: str, found: Result) -> None:
 # One machine more
 
 
-def scale_out(name: str, rounds: int, times: Times, folder: Path, say: Say) -> list[tuple[str, Result]]:
+def scale_out(name: str, rounds: int, window: float, folder: Path, say: Say) -> list[tuple[str, Result]]:
     setting, definition = TOPOLOGIES[name], topology_of(name)
+    times = Times.of(definition, window)
 
     def work(host: SparkHost) -> list[tuple[str, Result]]:
         before = first_machines(host.cluster, setting.machines)
@@ -120,6 +134,8 @@ def scale_out(name: str, rounds: int, times: Times, folder: Path, say: Say) -> l
         def by(chosen: str) -> Decide:
             return lambda load, placement, rules: strategy(chosen).scale_out(load, placement, before, new, rules)
 
+        everywhere = round_robin(definition, host.cluster)
+        warm_up(definition, host, everywhere, times)
         found = []
         for index in range(rounds):
             turn = index % len(STRATEGIES)
@@ -179,11 +195,12 @@ def occupied_by_few(definition: TopologyDefinition, cluster: Cluster) -> Placeme
     return Placement(placed, {})
 
 
-def scale_in(rounds: int, times: Times, folder: Path, say: Say) -> list[tuple[str, Result]]:
+def scale_in(rounds: int, window: float, folder: Path, say: Say) -> list[tuple[str, Result]]:
     declared = topology_of("page_load")
     factor = PAGE_LOAD_IN / declared.operators[0].instances
     operators = [replace(operator, instances=PAGE_LOAD_IN) for operator in declared.operators]
     definition = replace(declared, operators=tuple(_faster(one, factor) for one in operators))
+    times = Times.of(definition, window)
 
     def work(host: SparkHost) -> list[tuple[str, Result]]:
         cluster = host.cluster
@@ -195,6 +212,7 @@ def scale_in(rounds: int, times: Times, folder: Path, say: Say) -> list[tuple[st
             )
 
         ways = {STELA: by(STELA, 0), "random group 1": by(STORM, 1), "random group 2": by(STORM, 2)}
+        warm_up(definition, host, initial, times)
         found = []
         for index in range(rounds):
             names = [*ways][index % 3 :] + [*ways][: index % 3]
@@ -329,7 +347,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
     options = parser.parse_args()
     names = options.experiments.split(",")
-    times = Times(10, 10, 20) if options.quick else Times(15, 20, 40)
+    window = 10.0 if options.quick else 20.0
     began = time.monotonic()
     lines: list[str] = []
     bars: list[Bar] = []
@@ -339,15 +357,7 @@ def main() -> int:
         lines.append(text)
 
     sizes = ", ".join(f"{name} {setting.machines}" for name, setting in TOPOLOGIES.items())
-    say(
-        METHOD.format(
-            machines=sizes,
-            interval=SETTINGS.batch_interval,
-            warm=times.warm_up,
-            window=times.window,
-            after=times.after,
-        )
-    )
+    say(METHOD.format(machines=sizes, each=INTERVAL_FOR_EACH, least=LEAST_INTERVAL, warm=WARM_UP, window=window))
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
         for name in names:
 
@@ -357,8 +367,8 @@ def main() -> int:
             def make(name: str = name, tell_of: Say = tell_of) -> list[tuple[str, Result]]:
                 folder = Path(temporary) / name
                 if name == SCALE_IN:
-                    return scale_in(options.rounds, times, folder, tell_of)
-                return scale_out(name, options.rounds, times, folder, tell_of)
+                    return scale_in(options.rounds, window, folder, tell_of)
+                return scale_out(name, options.rounds, window, folder, tell_of)
 
             file = (options.keep or Path(temporary)) / f"{name}.json"
             results = by_strategy(kept(file, make))

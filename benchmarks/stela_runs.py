@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.cluster.model import Cluster, Placement
@@ -17,6 +18,7 @@ from penstock.engine.enact import Status
 from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
+from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.strategies.scaling.best import best
 from penstock.strategies.scaling.congestion import congested
@@ -28,24 +30,43 @@ from penstock.strategies.scaling.measure import Measurement, Sample, measure
 from penstock.strategies.scaling.rules import Rules
 from penstock.topology.definition import TopologyDefinition
 
-#: Short enough for a change to take effect soon, long enough for the operators to work and not to be started: with ten
-#: queries on two cores a batch costs some 0.3 s beside its rows.
 SETTINGS = Settings(
-    backlog_policy="spill",
-    batch_interval=2.0,
-    batch_linger=0.5,
-    sample_seconds=2.0,
-    cluster_timeout=600,
-    change_seconds=120,
+    backlog_policy="spill", batch_linger=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
 )
+#: A micro-batch costs a core some 0.35 s beside its rows (seen with ten operators on eight machines): with batches of
+#: this many seconds for each operator all of them together leave more than half of two cores free.
+INTERVAL_FOR_EACH = 0.4
+LEAST_INTERVAL = 2.0
+#: Seconds of the run that does not count.
+WARM_UP = 90.0
+#: Seconds in which a snapshot that is not complete may become so.
+TRIES = 20
 Decide = Callable[[Load, Placement, Rules], Outcome]
 
 
 @dataclass(frozen=True)
 class Times:
+    interval: float
     warm_up: float
     window: float
     after: float
+
+    @staticmethod
+    def of(definition: TopologyDefinition, window: float = 20.0) -> Times:
+        """Before and after, the measured time begins when what came in first has left: a batch and a half an
+        operator on the longest way."""
+        interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators))
+        through = 1.5 * interval * _depth(definition)
+        return Times(interval, 10 + through, window, window + 10 + through)
+
+
+def _depth(definition: TopologyDefinition) -> int:
+    """Operators on the longest way from a source to a sink."""
+    longest: dict[str, int] = {}
+    for operator in definition.operators:
+        before = [longest[stream.producer] for stream in definition.inputs_of(operator.name)]
+        longest[operator.name] = 1 + max(before, default=0)
+    return max(longest.values())
 
 
 @dataclass(frozen=True)
@@ -71,7 +92,11 @@ def one_operation(
 
     `wanted` new instances are what the best assignment may give, where the strategy gives none.
     """
-    settings = replace(SETTINGS, window_samples=max(2, int(times.window / SETTINGS.sample_seconds)))
+    settings = replace(
+        SETTINGS,
+        batch_interval=times.interval,
+        window_samples=max(2, int(times.window / SETTINGS.sample_seconds)),
+    )
     with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
         state = StateFolder.hold(f"{folder}/state")
         try:
@@ -81,6 +106,26 @@ def one_operation(
                 return found
         finally:
             state.release()
+
+
+def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement, times: Times) -> None:
+    """A run that does not count: JVMs of machines that have just come compile what the others have compiled."""
+    with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
+        state = StateFolder.hold(f"{folder}/state")
+        try:
+            settings = replace(SETTINGS, batch_interval=times.interval)
+            with Run(definition, host, state, settings, initial) as run:
+                _rest(run, WARM_UP)
+                run.stop(drain=False)
+        finally:
+            state.release()
+
+
+def _rest(run: Run, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        run.check()
+        time.sleep(min(0.2, left))
 
 
 class _Operation:
@@ -95,10 +140,10 @@ class _Operation:
 
     def carry_out(self, decide: Decide) -> Result:
         run, times = self.run, self.times
-        self._rest(times.warm_up)
+        _rest(run, times.warm_up)
         run.monitor.restart(time.time())
-        self._rest(times.window + run.settings.sample_seconds)
-        load = measured_load(run.snapshot(), on_demand=True)
+        _rest(run, times.window + run.settings.sample_seconds)
+        load = self._load()
         decision = decide(load, self.initial, self.rules)
         if not isinstance(decision, Decision):
             raise RuntimeError(f"{decision.strategy}: {decision.reason}")
@@ -107,9 +152,17 @@ class _Operation:
         outcome = Changes(run).carry_out(plan)
         if outcome.status not in (Status.DONE, Status.NOTHING):
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
-        self._rest(began + times.after - time.time())
+        _rest(run, began + times.after - time.time())
         samples = self.timeline.samples(began - times.window, time.time())
         return self._judge(load, decision, outcome.seconds, samples, began)
+
+    def _load(self) -> Load:
+        """An operator may just have a batch under way that takes long: it is measured a little later."""
+        for _ in range(TRIES):
+            with suppress(PenstockError):
+                return measured_load(self.run.snapshot(), on_demand=True)
+            _rest(self.run, 1)
+        return measured_load(self.run.snapshot(), on_demand=True)
 
     def _judge(self, load: Load, decision: Decision, seconds: float, samples: Sequence[Sample], began: float) -> Result:
         names = [operator.name for operator in load.operators]
@@ -132,12 +185,6 @@ class _Operation:
             timeline=tuple(samples),
             began=began,
         )
-
-    def _rest(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self.run.check()
-            time.sleep(min(0.2, left))
 
 
 def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> tuple[list[float], float]:
