@@ -43,6 +43,7 @@ parsed = topology.map(
     instances=INSTANCES,
     tasks=TASKS,
     selectivity=dict.fromkeys(TAGS, 0.5),
+    chained=False,
 )
 
 failures = bolts.add("filterFailure", parsed["failure"])

@@ -40,6 +40,12 @@ class Settings:
         "What happens at that bound: the operators before it wait, up to the sources (throttle), or nothing (spill).",
         choices=("throttle", "spill"),
     )
+    chaining: str = _setting(
+        "on",
+        "Whether neighbouring operators with the same instances on the same slots run as one, without a channel in "
+        "between. A topology that scales by itself keeps its operators apart.",
+        choices=("on", "off"),
+    )
     catalog: str = _setting("", "URL of the catalog (postgresql://...); empty is an SQLite file in the state folder.")
     catalog_durability: str = _setting(
         "process",

@@ -82,7 +82,8 @@ def split_by(column: str, outputs: Sequence[str]) -> SplitBy:
 @dataclass(frozen=True)
 class StandIns:
     """Declares operators that stand in for those of a published topology, of which only the names, the streams and the
-    relative cost are known: each waits `load` times `seconds_per_load` for a row."""
+    relative cost are known: each waits `load` times `seconds_per_load` for a row. They are never chained: the papers'
+    operators run side by side."""
 
     topology: Topology
     schema: Schema
@@ -100,11 +101,14 @@ class StandIns:
             instances=self.instances,
             tasks=self.tasks,
             selectivity=selectivity,
+            chained=False,
         )
 
     def add_last(self, name: str, inputs: Sequence[Input] | Input, load: float = 10) -> None:
         """An operator that works and lets rows leave, as Storm's last bolts do."""
-        self.topology.sink(name, sinks.arrow(self.function(name, load)), inputs=inputs, instances=self.instances)
+        self.topology.sink(
+            name, sinks.arrow(self.function(name, load)), inputs=inputs, instances=self.instances, chained=False
+        )
 
     def function(self, name: str, load: float = 10, selectivity: float = 1.0) -> ServiceTime:
         """The wait alone, for an operator that does something else besides. Its name is its seed."""

@@ -98,7 +98,12 @@ class FakeSteering:
         one = {"name": "split", "instances": 2, "input": 120.0, "processing": 80.0, "ratio": 1.5, "congested": True}
         machine = {"name": "127.0.0.2", "instances": 3, "etp_sum": 0.75}
         operators = [{**one, "sinks": ["out"], "etp": 0.5}]
-        return {"alpha": alpha or 1.2, "throughput": 500.0, "operators": operators, "machines": [machine]}
+        streams = [
+            {"name": "lines->split", "chained": True, "reason": ""},
+            {"name": "split->count", "chained": False, "reason": "count is keyed"},
+        ]
+        figures = {"alpha": alpha or 1.2, "throughput": 500.0}
+        return {**figures, "operators": operators, "machines": [machine], "streams": streams}
 
     def history(
         self,

@@ -60,6 +60,7 @@ class Channels:
     ) -> None:
         self.catalog = catalog
         self._store = store
+        #: By channel, the operator whose query writes it: its producer, or the first of the chain that one is in.
         self._writers = dict(writers)
         self._readers = {channel: tuple(readers.get(channel, ())) for channel in {**writers, **readers}}
         self._bound = bound
@@ -157,6 +158,11 @@ class Channels:
             with suppress(OSError):
                 self._store.delete(segment.path for segment, keep in zip(segments, known, strict=True) if not keep)
         return placed is not None
+
+    def written_by(self, channel: str, operator: str) -> None:
+        """From now on the batches of this operator's query write the channel."""
+        with self._changed:
+            self._writers[channel] = operator
 
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Note that Spark will never again ask the operator for rows below `row`; `sweep` writes it down.

@@ -92,10 +92,12 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
+    from penstock.controller.goals import settings_for
 
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max, choice)
+    settings = settings_for(goal, settings)
     loaded = load(target)
     definition = loaded.topology.definition()
 

@@ -146,6 +146,11 @@ def print_explanation(answer: Json) -> None:
     for one in answer["machines"]:
         machines.add_row(one["name"], str(one["instances"]), f"{one['etp_sum']:.3f}")
     console.print(machines)
+    console.print()
+    streams = _table("stream", "its ends run")
+    for one in answer["streams"]:
+        streams.add_row(one["name"], "as one" if one["chained"] else f"apart: {one['reason']}")
+    console.print(streams)
 
 
 def print_proposal(answer: Json) -> None:

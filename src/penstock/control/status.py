@@ -60,6 +60,7 @@ def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any
         "kind": operator.kind,
         "instances": placement.total(name),
         "placement": {slot.name: count for slot, count in sorted(placement.of(name).items())},
+        "chain": list(run.chaining.chain_of(name)),
         "tasks": [slot.name for slot in placement.tasks[name]] if name in placement.tasks else None,
         "rows_in_per_second": None if is_source else rates.rows_in,
         "rows_out_per_second": None if is_sink else rates.rows_out,

@@ -23,6 +23,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.history import POINTS, HistoryQuery
 from penstock.monitor.series import By
+from penstock.strategies.mapping.chains import why_apart
 from penstock.strategies.scaling.explain import view
 from penstock.strategies.scaling.rules import Rules
 from penstock.topology import render
@@ -103,10 +104,14 @@ class Steering:
         return {"events": [event.as_json() for event in found], "next": found[-1].id if found else after}
 
     def explain(self, alpha: float | None = None) -> Json:
-        """The load as Stela sees it: input, processing, congestion and ETP of every operator, ETPSum of machines."""
+        """The load as Stela sees it: input, processing, congestion and ETP of every operator, ETPSum of machines. And
+        of every stream, whether its ends run as one, or why they do not."""
         snapshot = self._run.snapshot()
         load = measured_load(snapshot, on_demand=True)
-        return view(load, snapshot.placement, snapshot.cluster, self._rules(alpha)).as_json()
+        seen = view(load, snapshot.placement, snapshot.cluster, self._rules(alpha)).as_json()
+        apart = why_apart(snapshot.definition, snapshot.placement, snapshot.chains)
+        streams = [{"name": name, "chained": not why, "reason": why} for name, why in apart.items()]
+        return {**seen, "streams": streams}
 
     def all_operations(self) -> Json:
         step = self.operations.step()

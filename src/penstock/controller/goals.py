@@ -6,10 +6,11 @@ and as much throughput as so many machines can give.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
+from penstock.settings import Settings
 from penstock.strategies.scaling.congestion import congested
 from penstock.strategies.scaling.load import Load
 from penstock.strategies.scaling.rules import PAPER, Rules
@@ -61,6 +62,11 @@ class Shrink:
 
 
 Wish = Stay | Grow | Shrink
+
+
+def settings_for(goal: Goal | None, settings: Settings) -> Settings:
+    """Who scales operators one by one needs them apart: in a chain they all have the same instances."""
+    return settings if goal is None else replace(settings, chaining="off")
 
 
 def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wish:

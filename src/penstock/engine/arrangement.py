@@ -15,6 +15,7 @@ from typing import Any
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.cluster.repair import repair
+from penstock.strategies.mapping.chains import Chains, as_one
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 _PLACEMENT = "placement"
@@ -29,6 +30,8 @@ class Arrangement:
         self._usable = usable
         self._planned = self._requested = planned
         self._slots: frozenset[Slot] | None = None
+        #: Operators that run as one, and so are always together.
+        self._chains: Chains = ()
         #: When what is requested last changed: a batch that began later ran by it.
         self.changed_at = 0.0
 
@@ -52,8 +55,17 @@ class Arrangement:
             self._planned = placement
             self._request()
 
+    @property
+    def chains(self) -> Chains:
+        return self._chains
+
+    def chain(self, chains: Chains) -> None:
+        with self._lock:
+            self._chains = chains
+            self._request()
+
     def _request(self) -> None:
-        requested = repair(self._planned, self._slots or frozenset())
+        requested = as_one(repair(self._planned, self._slots or frozenset()), self._chains)
         if requested != self._requested:
             self._requested = requested
             self.changed_at = time.time()

@@ -27,7 +27,7 @@ from penstock.channels.records import NewSegment
 from penstock.channels.segments import segment_name
 from penstock.engine.failures import failure
 from penstock.engine.manifest import BundleReport, sums
-from penstock.engine.program import PackedProgram, Portion, Program
+from penstock.engine.program import PackedProgram, Portion, Program, Stage
 from penstock.engine.readers import RowReader
 from penstock.engine.splitting import Descriptor, Piece
 from penstock.errors import PenstockError
@@ -72,7 +72,7 @@ def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[
     share = Descriptor(slot=f"task/{partition}", instances=1, pieces=(), load=None)
     bundle = _Bundle(program, share, started)
     bundle.take_rows(collected)
-    yield _as_batch(bundle.report())
+    yield _as_batch(bundle.reports())
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,8 +82,8 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([(executor_id() or "").encode()] * batch.num_rows, pa.binary())], names=["x"])
 
 
-def _as_batch(report: BundleReport) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([report.as_json()], pa.binary())], schema=REPORT_SCHEMA)
+def _as_batch(reports: Sequence[BundleReport]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([one.as_json() for one in reports], pa.binary())], schema=REPORT_SCHEMA)
 
 
 @functools.cache
@@ -145,8 +145,8 @@ def _task() -> tuple[int, int]:
 
 
 @dataclass
-class _Instance:
-    """What one instance did: its outputs in order, and what they cost."""
+class _Work:
+    """What one instance did in one stage: its outputs in order, and what they cost."""
 
     outputs: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     bad: list[tuple[str, str]] = field(default_factory=list)
@@ -155,8 +155,15 @@ class _Instance:
     #: Rows by channel, and bytes by the slot that wrote them.
     rows_by_channel: dict[str, int] = field(default_factory=dict)
     traffic: dict[str, int] = field(default_factory=dict)
+    #: Rows by output, those that the next stage of a chain got among them.
+    rows_out: dict[str, int] = field(default_factory=dict)
     busy: float = 0.0
     cpu: float = 0.0
+
+    def emit(self, output: str, part: pa.RecordBatch, keep: bool) -> None:
+        self.rows_out[output] = self.rows_out.get(output, 0) + part.num_rows
+        if keep:
+            self.outputs.setdefault(output, []).append(part)
 
     def count(self, piece: Piece | None, rows: int, size: int) -> None:
         self.rows_in += rows
@@ -168,23 +175,24 @@ class _Instance:
 
 
 class _Bundle:
-    """One share of one micro-batch, from reading it to the report."""
+    """One share of one micro-batch, from reading it to the reports: one of every operator in the chain."""
 
     def __init__(self, program: Program, descriptor: Descriptor, started: float | None = None) -> None:
         self.program = program
         self.descriptor = descriptor
         self.started = started if started is not None else time.perf_counter()
-        self.instances: list[_Instance] = []
+        #: By instance, what it did in each stage.
+        self.instances: list[list[_Work]] = []
         self.born = (0.0, 0.0)
         self.by_spark_sql = False
 
-    def run(self) -> BundleReport:
-        reader = self.program.reader
+    def run(self) -> list[BundleReport]:
+        reader, first = self.program.reader, self.program.stages[0]
         if reader is None:
-            raise RuntimeError(f"{self.program.operator} has nothing to read")
+            raise RuntimeError(f"{first.operator} has nothing to read")
         self.born = reader.born(self.descriptor)
-        self.instances = [_Instance() for _ in range(self.descriptor.instances)]
-        keep = self._keep_bad_row(self.instances[0]) if self.program.on_error is not OnError.FAIL else None
+        self.instances = [[_Work() for _ in self.program.stages] for _ in range(self.descriptor.instances)]
+        keep = self._keep_bad_row(self.instances[0][0]) if first.on_error is not OnError.FAIL else None
         try:
             work = list(zip(self.instances, reader.read(self.descriptor, keep), strict=True))
             if len(work) == 1:
@@ -192,110 +200,116 @@ class _Bundle:
             else:
                 list(_threads(len(work)).map(lambda one: self._work(*one), work))
         except PenstockError as error:
-            raise failure(self.program, error) from error
-        return self.report()
+            raise failure(first, error) from error
+        return self.reports()
 
     def take_rows(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Rows that Spark SQL has made already; only where they go is left to do."""
-        instance = _Instance()
+        work = _Work()
         for batch in batches:
-            for output, part in _by_output(batch, self.program):
-                instance.outputs.setdefault(output, []).append(part)
-        self.instances = [instance]
+            for output, part in _by_output(batch, self.program.stages[0]):
+                work.emit(output, part, keep=True)
+        self.instances = [[work]]
         self.by_spark_sql = True
         context = TaskContext.get()
         born = context.getLocalProperty(BORN_PROPERTY) if context else None
         self.born = tuple(json.loads(born)) if born else (0.0, 0.0)
 
-    def _work(self, instance: _Instance, portions: Iterator[Portion]) -> None:
+    def _work(self, instance: list[_Work], portions: Iterator[Portion]) -> None:
         for piece, batch in portions:
-            instance.count(piece, batch.num_rows, batch.nbytes)
-            began, cpu = time.perf_counter(), time.thread_time()
-            for output, part in self._call(instance, batch):
-                if part.num_rows:
-                    instance.outputs.setdefault(output, []).append(part)
-            instance.busy += time.perf_counter() - began
-            instance.cpu += time.thread_time() - cpu
+            instance[0].count(piece, batch.num_rows, batch.nbytes)
+            self._stage(0, instance, batch)
 
-    def _call(self, instance: _Instance, batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
-        """The function's outputs for a batch. Where bad rows may go elsewhere, a batch that fails is halved until they
-        stand alone; nothing of a failed call is kept, so no row comes out twice."""
-        program = self.program
-        if program.function is None:
-            return [(MAIN_OUTPUT, batch)]
+    def _stage(self, index: int, instance: list[_Work], batch: pa.RecordBatch) -> None:
+        """What one operator does with a batch, and then what those behind it in the chain do with what came out."""
+        stage, work = self.program.stages[index], instance[index]
+        began, cpu = time.perf_counter(), time.thread_time()
         try:
-            result = program.function(batch)
-            if not program.outputs:  # a sink's own function: rows end here
-                return [(MAIN_OUTPUT, batch)]
-            return list(outputs_of_call(result, program.outputs))
-        except PenstockError:
-            raise
-        except Exception as error:
-            if program.on_error is OnError.FAIL:
-                raise failure(program, error) from error
-            if batch.num_rows == 1:
-                instance.bad.append((f"{type(error).__name__}: {error}", _row_text(batch)))
-                return []
-            half = batch.num_rows // 2
-            return self._call(instance, batch.slice(0, half)) + self._call(instance, batch.slice(half))
+            parts = _call(stage, work, batch)
+        except PenstockError as error:
+            raise failure(stage, error) from error
+        work.busy += time.perf_counter() - began
+        work.cpu += time.thread_time() - cpu
+        for output, part in parts:
+            if part.num_rows:
+                work.emit(output, part, stage.keeps(output))
+                if output == stage.passes_on:
+                    instance[index + 1].count(None, part.num_rows, part.nbytes)
+                    self._stage(index + 1, instance, part)
 
-    def _keep_bad_row(self, instance: _Instance) -> Any:
+    def _keep_bad_row(self, work: _Work) -> Any:
         def keep(row: str, error: str) -> None:
-            instance.bad.append((error, row[:BAD_ROW_TEXT]))
+            work.bad.append((error, row[:BAD_ROW_TEXT]))
 
         return keep
 
-    def report(self) -> BundleReport:
+    def reports(self) -> list[BundleReport]:
+        """Of every stage, in their order: what is written is written here."""
         batch, partition = _task()
-        outputs = self._outputs()
+        stages = [
+            (stage, list(works))
+            for stage, works in zip(self.program.stages, zip(*self.instances, strict=True), strict=True)
+        ]
+        written = [self._write(stage, works, batch, partition) for stage, works in stages]
+        seconds = time.perf_counter() - self.started
+        return [
+            self._report(stage, works, partition, seconds, *files)
+            for (stage, works), files in zip(stages, written, strict=True)
+        ]
+
+    def _write(self, stage: Stage, works: Sequence[_Work], batch: int, partition: int) -> _Written:
+        outputs = _outputs(stage, works)
+        staged: tuple[tuple[str, str], ...] = ()
+        if stage.file_writer is not None and outputs.get(MAIN_OUTPUT):
+            name = f"part-{batch:010d}-{partition:05d}"
+            staged = (stage.file_writer.write(outputs[MAIN_OUTPUT], name),)
+        return staged, tuple(self._segments(stage, outputs, batch, partition))
+
+    def _report(
+        self,
+        stage: Stage,
+        works: Sequence[_Work],
+        partition: int,
+        seconds: float,
+        staged: tuple[tuple[str, str], ...],
+        segments: tuple[NewSegment, ...],
+    ) -> BundleReport:
         born_from, born_to = self.born
         descriptor, executor = self.descriptor, _executor()
-        bad = [bad for instance in self.instances for bad in instance.bad]
-        staged: tuple[tuple[str, str], ...] = ()
-        if self.program.file_writer is not None and outputs.get(MAIN_OUTPUT):
-            name = f"part-{batch:010d}-{partition:05d}"
-            staged = (self.program.file_writer.write(outputs[MAIN_OUTPUT], name),)
-        segments = tuple(self._segments(outputs, batch, partition))
+        bad = [bad for work in works for bad in work.bad]
         return BundleReport(
+            operator=stage.operator,
             slot=descriptor.slot,
             instances=descriptor.instances,
             partition=partition,
             executor=executor[0] if executor else None,
             host=_host(),
             pid=os.getpid(),
-            rows_in=sum(instance.rows_in for instance in self.instances),
-            bytes_in=sum(instance.bytes_in for instance in self.instances),
-            rows_out={output: sum(part.num_rows for part in parts) for output, parts in outputs.items()},
-            busy=max(instance.busy for instance in self.instances),
-            busy_total=sum(instance.busy for instance in self.instances),
-            cpu=sum(instance.cpu for instance in self.instances),
-            seconds=time.perf_counter() - self.started,
+            rows_in=sum(work.rows_in for work in works),
+            bytes_in=sum(work.bytes_in for work in works),
+            rows_out=sums(work.rows_out for work in works),
+            busy=max(work.busy for work in works),
+            busy_total=sum(work.busy for work in works),
+            cpu=sum(work.cpu for work in works),
+            seconds=seconds,
             born_from=born_from,
             born_to=born_to,
             segments=segments,
             staged=staged,
             bad_rows=len(bad),
             bad_example=f"{bad[0][0]}: {bad[0][1]}"[:500] if bad else "",
-            traffic=sums(instance.traffic for instance in self.instances),
-            rows_by_channel=sums(instance.rows_by_channel for instance in self.instances),
+            traffic=sums(work.traffic for work in works),
+            rows_by_channel=sums(work.rows_by_channel for work in works),
             by_spark_sql=self.by_spark_sql,
             memory=resident_bytes(os.getpid()),
             executor_memory=resident_bytes(executor[1]) if executor else None,
         )
 
-    def _outputs(self) -> dict[str, list[pa.RecordBatch]]:
-        """What all instances emitted, by output, in the order of the instances."""
-        outputs: dict[str, list[pa.RecordBatch]] = {}
-        for instance in self.instances:
-            for output, parts in instance.outputs.items():
-                outputs.setdefault(output, []).extend(parts)
-            if instance.bad and self.program.on_error is OnError.DEAD_LETTER:
-                outputs.setdefault(DEAD_LETTER, []).append(_dead_letters(self.program.operator, instance.bad))
-        return outputs
-
-    def _segments(self, outputs: dict[str, list[pa.RecordBatch]], batch: int, partition: int) -> Iterator[NewSegment]:
+    def _segments(
+        self, stage: Stage, outputs: dict[str, list[pa.RecordBatch]], batch: int, partition: int
+    ) -> Iterator[NewSegment]:
         for output, parts in outputs.items():
-            for channel in self.program.channels.get(output, ()):
+            for channel in stage.channels.get(output, ()):
                 rows, schema = _in_layout(parts, channel)
                 if not any(part.num_rows for part in rows):
                     continue
@@ -303,6 +317,45 @@ class _Bundle:
                 yield NewSegment(
                     channel.name, written.path, written.rows, written.bytes, self.descriptor.slot, *self.born
                 )
+
+
+#: Staged files, and segments.
+_Written = tuple[tuple[tuple[str, str], ...], tuple[NewSegment, ...]]
+
+
+def _call(stage: Stage, work: _Work, batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
+    """The function's outputs for a batch. Where bad rows may go elsewhere, a batch that fails is halved until they
+    stand alone; nothing of a failed call is kept, so no row comes out twice."""
+    if stage.function is None:
+        return [(MAIN_OUTPUT, batch)]
+    try:
+        result = stage.function(batch)
+        if not stage.outputs:  # a sink's own function: rows end here
+            return [(MAIN_OUTPUT, batch)]
+        return list(outputs_of_call(result, stage.outputs))
+    except PenstockError:
+        raise
+    except Exception as error:
+        if stage.on_error is OnError.FAIL:
+            raise failure(stage, error) from error
+        if batch.num_rows == 1:
+            work.bad.append((f"{type(error).__name__}: {error}", _row_text(batch)))
+            return []
+        half = batch.num_rows // 2
+        return _call(stage, work, batch.slice(0, half)) + _call(stage, work, batch.slice(half))
+
+
+def _outputs(stage: Stage, works: Sequence[_Work]) -> dict[str, list[pa.RecordBatch]]:
+    """What all instances emitted, by output, in the order of the instances."""
+    outputs: dict[str, list[pa.RecordBatch]] = {}
+    for work in works:
+        for output, parts in work.outputs.items():
+            outputs.setdefault(output, []).extend(parts)
+        if work.bad and stage.on_error is OnError.DEAD_LETTER:
+            letters = _dead_letters(stage.operator, work.bad)
+            work.rows_out[DEAD_LETTER] = letters.num_rows
+            outputs.setdefault(DEAD_LETTER, []).append(letters)
+    return outputs
 
 
 def _in_layout(parts: Sequence[pa.RecordBatch], channel: Channel) -> tuple[list[pa.RecordBatch], pa.Schema]:
@@ -313,23 +366,23 @@ def _in_layout(parts: Sequence[pa.RecordBatch], channel: Channel) -> tuple[list[
     return [sort_by_group(batch, channel.key, channel.groups) for batch in batches], grouped_schema(channel.schema)
 
 
-def _by_output(batch: pa.RecordBatch, program: Program) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _by_output(batch: pa.RecordBatch, stage: Stage) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of Spark SQL, in the declared schema, by the output that their column names."""
-    if program.output_column is None:
-        [output] = program.outputs or (MAIN_OUTPUT,)
-        yield output, batch.cast(program.outputs[output]) if program.outputs else batch
+    if stage.output_column is None:
+        [output] = stage.outputs or (MAIN_OUTPUT,)
+        yield output, batch.cast(stage.outputs[output]) if stage.outputs else batch
         return
-    index = batch.schema.get_field_index(program.output_column)
+    index = batch.schema.get_field_index(stage.output_column)
     names = batch.column(index)
     rows = batch.remove_column(index)
     for name in names.unique().to_pylist():
-        if name not in program.outputs:
-            known = ", ".join(program.outputs)
+        if name not in stage.outputs:
+            known = ", ".join(stage.outputs)
             problem = PenstockError(
                 "BAD_FUNCTION", f'a row names the output "{name}".', f"The operator declares: {known}."
             )
-            raise failure(program, problem)
-        yield name, rows.filter(pa.compute.equal(names, name)).cast(program.outputs[name])
+            raise failure(stage, problem)
+        yield name, rows.filter(pa.compute.equal(names, name)).cast(stage.outputs[name])
 
 
 def _row_text(batch: pa.RecordBatch) -> str:

@@ -141,6 +141,7 @@ class RunningEngine:
     # The placement
 
     def restore(self, placement: Placement) -> None:
+        self._run.chaining.split(placement)
         self._run.arrangement.plan(placement)
         self._run.placed_anew(time.time())
 
@@ -150,6 +151,7 @@ class RunningEngine:
         moved = [action for action in changes if isinstance(action, MoveTask)]
         sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
         usual = {name: self._task_seconds(name) for name in sizes}
+        run.chaining.split(placement)
         at = time.time()
         run.arrangement.plan(placement)
         run.placed_anew(at)
@@ -159,6 +161,7 @@ class RunningEngine:
         interruptions = {name: self._interruption(name, at) for name in sorted(operators)}
         first = {name: self._task_seconds(name, seen[name].batch) for name in sizes if name in seen}
         loads = {name: _longer(usual[name], seconds) for name, seconds in first.items()}
+        run.chaining.join()
         moves = tuple(
             Move(
                 move.operator,

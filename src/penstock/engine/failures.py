@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.program import Program
+    from penstock.engine.program import Stage
     from penstock.topology.definition import Operator
 
 _MARK = "PENSTOCK-ERROR"
@@ -39,17 +39,17 @@ class OperatorFailure(RuntimeError):
     """Raised on an executor."""
 
 
-def failure(program: Program, error: Exception) -> OperatorFailure:
+def failure(stage: Stage, error: Exception) -> OperatorFailure:
     """What to raise on the executor for an error in an operator's function."""
     if isinstance(error, PenstockError):
-        named = {"name": error.name, "message": f'"{program.operator}": {error.message}', "hint": error.hint}
+        named = {"name": error.name, "message": f'"{stage.operator}": {error.message}', "hint": error.hint}
     else:
         named = {
             "name": "OPERATOR_FAILED",
-            "message": f'the function of "{program.operator}" raised {type(error).__name__}: {error}{_line_of(error)}.',
+            "message": f'the function of "{stage.operator}" raised {type(error).__name__}: {error}{_line_of(error)}.',
             "hint": 'Correct it, or declare on_error="skip" or "dead_letter" if single rows may fail.',
         }
-    where = {"file": program.where.file, "line": program.where.line}
+    where = {"file": stage.where.file, "line": stage.where.line}
     return OperatorFailure(f"{_MARK} {json.dumps(named | where)} {_MARK}")
 
 

@@ -16,7 +16,7 @@ from penstock.channels.records import NewSegment
 
 @dataclass(frozen=True)
 class BundleReport:
-    """One Spark task's part of a micro-batch."""
+    """One Spark task's part of a micro-batch, for one operator: a task that runs a chain reports for each of them."""
 
     slot: str
     instances: int
@@ -51,6 +51,7 @@ class BundleReport:
     #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.
     memory: int | None = None
     executor_memory: int | None = None
+    operator: str = ""
 
     def as_json(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -74,6 +75,8 @@ class BatchReport:
     rows_in: int
     rows_out: Mapping[str, int]
     bundles: tuple[BundleReport, ...]
+    #: Seconds that the task which had the most to do spent in the functions of others in the same chain.
+    busy_elsewhere: float = 0.0
 
     @property
     def busy(self) -> float:

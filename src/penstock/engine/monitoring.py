@@ -21,7 +21,7 @@ from penstock.monitor.monitor import Monitor
 from penstock.monitor.sample import Levels, Sample, StateSize
 from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
-from penstock.topology.definition import Keyed, Sink, Source, TopologyDefinition
+from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
 #: Spark's names for what a micro-batch costs beside its rows, and ours.
 SPARK_PARTS = {
@@ -139,7 +139,7 @@ class Monitoring:
         return Levels(
             at,
             backlog,
-            unmet_rows=sum(feed.unmet for feed in rates) if isinstance(query.operator, Source) and rates else None,
+            unmet_rows=sum(feed.unmet for feed in rates) if query.operator.name == name and rates else None,
             throttled=query.intake.throttled,
             batch_since=None if began is None else at - (time.monotonic() - began),
         )

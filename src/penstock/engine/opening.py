@@ -73,10 +73,11 @@ def open_environment(
 
 
 def _finish_sinks(definition: TopologyDefinition, catalog: Catalog) -> None:
-    """A driver that died after it published a batch may not have moved the files of that batch."""
-    for sink in definition.sinks:
-        last = catalog.last_batch(sink.name)
-        for batch in catalog.manifests(sink.name, (last or 0) - 2):
+    """A driver that died after it published a batch may not have moved the files of that batch. The batch may have
+    been that of a chain, whose first operator is no sink."""
+    for operator in definition.operators:
+        last = catalog.last_batch(operator.name)
+        for batch in catalog.manifests(operator.name, (last or 0) - 2):
             fields = json.loads(batch.manifest)
             bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
             finish_files(BatchReport(**{**fields, "bundles": bundles}))

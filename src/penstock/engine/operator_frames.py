@@ -1,7 +1,8 @@
-"""The streaming DataFrame of one operator: what it reads, what it does, what it writes. Built once, before any row.
+"""The streaming DataFrame of one query: what it reads, what it does, what it writes. Built once, before any row.
 
-Three paths. Arrow: descriptors in, reports out, the rows stay in the Python workers. DataFrame: the first stage reads
-rows, Spark SQL does the operator's work, the last stage writes segments. Batch: a sink that gets a DataFrame.
+Three paths. Arrow: descriptors in, reports out, the rows stay in the Python workers; the only path for chains.
+DataFrame: the first stage reads rows, Spark SQL does the operator's work, the last stage writes segments. Batch: a sink
+that gets a DataFrame.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Se
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport
-from penstock.engine.program import FileWriter, Program, Reader
+from penstock.engine.program import FileWriter, Program, Reader, Stage
 from penstock.engine.readers import ChannelReader, FileReader, RateReader
 from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer
 from penstock.engine.splitting import Spread
@@ -65,6 +66,14 @@ class Environment:
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
 
+    def written_by(self, chain: Sequence[Operator]) -> list[str]:
+        """The channels that a chain writes: those between its operators stay empty."""
+        names = [operator.name for operator in chain]
+        inside = {
+            channel_name(self.definition, stream) for name in names[1:] for stream in self.definition.inputs_of(name)
+        }
+        return [one.name for name in names for one in self.output_channels(name) if one.name not in inside]
+
 
 @dataclass(frozen=True)
 class OperatorFrame:
@@ -80,12 +89,19 @@ class OperatorFrame:
 
 
 class FrameBuilder:
-    """Builds the frame of one operator in a session of its own."""
+    """Builds the frame of one operator, or of a chain of them, in a session of its own."""
 
     def __init__(
-        self, operator: Operator, environment: Environment, session: SparkSession, intake: Intake, seats: Seats
+        self,
+        chain: Sequence[Operator],
+        environment: Environment,
+        session: SparkSession,
+        intake: Intake,
+        seats: Seats,
     ) -> None:
-        self.operator = operator
+        self.chain = chain
+        #: The one that reads.
+        self.operator = chain[0]
         self.environment = environment
         self.intake = intake
         self.seats = seats
@@ -121,15 +137,23 @@ class FrameBuilder:
         )
 
     def _arrow_path(self, feed: AnyFeed, reader: Reader) -> DataFrame:
-        operator = self.operator
-        writer = self._file_writer(operator) if isinstance(operator, Sink) else None
-        program = self._program(reader, _function_of(operator), writer)
+        stages = [self._stage(one, _function_of(one), self._passed_on(index)) for index, one in enumerate(self.chain)]
+        program = Program(tuple(stages), reader, self.environment.store)
         self._feeds.append(feed)
-        descriptors = self.environment.streams.placed(self._session, operator.name, feed)
+        descriptors = self.environment.streams.placed(self._session, self.operator.name, feed)
         return descriptors.mapInArrow(functools.partial(bundle.run, program.pack()), "report binary")
 
+    def _passed_on(self, index: int) -> str | None:
+        """The output that the next operator of the chain reads."""
+        if index + 1 == len(self.chain):
+            return None
+        return self.environment.definition.inputs_of(self.chain[index + 1].name)[0].output
+
     def _file_writer(self, sink: Sink) -> FileWriter | None:
-        writer = file_writer(sink.spec, f"{identity_of(self.environment.channels.catalog)}-{sink.name}")
+        mark = f"{identity_of(self.environment.channels.catalog)}-{sink.name}"
+        # Another query has written its batches before, and may again: each counts them for itself.
+        by = "" if sink is self.operator else f".{self.operator.name}"
+        writer = file_writer(sink.spec, mark, by)
         if writer is not None:
             writer.clear()
         return writer
@@ -143,7 +167,8 @@ class FrameBuilder:
             raise named_error(self.operator, error) from error
         several = len(self.operator.outputs) > 1
         self._check_frame(frame, several)
-        program = self._program(None, None, None, OUTPUT_COLUMN if several else None)
+        stage = self._stage(self.operator, None, output_column=OUTPUT_COLUMN if several else None)
+        program = Program((stage,), None, self.environment.store)
         rows: DataFrame = frame
         return rows.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
 
@@ -182,7 +207,8 @@ class FrameBuilder:
             schema = self.environment.definition.schema_of(streams[0])
             name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
             descriptors = self.environment.streams.placed(self._session, name, feed)
-            program = self._program(ChannelReader(self.environment.store), None, None)
+            store = self.environment.store
+            program = Program((self._stage(operator, None),), ChannelReader(store), store)
             frames.append(
                 descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema))
             )
@@ -205,30 +231,25 @@ class FrameBuilder:
     def _inputs(self) -> tuple[Stream, ...]:
         return self.environment.definition.inputs_of(self.operator.name)
 
-    def _program(
+    def _stage(
         self,
-        reader: Reader | None,
+        operator: Operator,
         function: Callable[..., Any] | None,
-        writer: FileWriter | None,
+        passes_on: str | None = None,
         output_column: str | None = None,
-    ) -> Program:
-        operator = self.operator
-        channels = {
-            output: tuple(
-                channel for channel in self.environment.output_channels(operator.name) if channel.output == output
-            )
-            for output in operator.outputs
-        }
-        return Program(
+    ) -> Stage:
+        written = [one for one in self.environment.output_channels(operator.name) if one.output != passes_on]
+        return Stage(
             operator=operator.name,
             where=operator.where,
-            reader=reader,
             function=function,
             outputs=dict(operator.outputs),
-            channels=channels,
-            store=self.environment.store,
+            channels={
+                output: tuple(channel for channel in written if channel.output == output) for output in operator.outputs
+            },
             on_error=operator.on_error,
-            file_writer=writer,
+            file_writer=self._file_writer(operator) if isinstance(operator, Sink) else None,
+            passes_on=passes_on,
             output_column=output_column,
         )
 

@@ -1,4 +1,5 @@
-"""One operator as one Structured Streaming query: its life from start to stop, and what it publishes."""
+"""One operator, or a chain of them, as one Structured Streaming query: its life from start to stop, and what it
+publishes."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.channels.layout import channel_name
 from penstock.engine import bundle
 from penstock.engine.failures import named_error, tells_of_lost_executors
 from penstock.engine.feeds import Asked, Batch, Seats
@@ -42,10 +44,13 @@ REMEMBERED_BATCHES = 8
 
 
 class OperatorQuery:
-    """The life of one operator: built, started with its gate closed, opened, drained, stopped."""
+    """The life of one operator: built, started with its gate closed, opened, drained, stopped.
 
-    def __init__(self, operator: Operator, environment: Environment, seats: Seats) -> None:
-        self.operator = operator
+    With others chained behind it, the query is still the first one's: its checkpoint, its inputs, its batches."""
+
+    def __init__(self, chain: Sequence[Operator], environment: Environment, seats: Seats) -> None:
+        self.chain = tuple(chain)
+        self.operator = operator = self.chain[0]
         self.environment = environment
         self.seats = seats
         self.failure: PenstockError | None = None
@@ -64,7 +69,7 @@ class OperatorQuery:
         settings = environment.settings
         self.intake = Intake(
             environment.channels,
-            self._output_channels(),
+            environment.written_by(self.chain),
             self._pacer(settings),
             settings.batch_linger,
             self.fail,
@@ -90,7 +95,9 @@ class OperatorQuery:
         operator, streams = self.operator, self.environment.streams
         # The query's thread inherits the pool from the thread that starts it.
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", operator.name)
-        built = FrameBuilder(operator, self.environment, self._session, self.intake, self.seats).build()
+        for channel in self.environment.written_by(self.chain):
+            self.environment.channels.written_by(channel, operator.name)
+        built = FrameBuilder(self.chain, self.environment, self._session, self.intake, self.seats).build()
         self.feeds, self._arrow = built.feeds, built.arrow
         identity = QueryIdentity(operator.name, self.environment.checkpoint(operator.name), built.output_mode)
         if built.batch_writer is not None:
@@ -100,9 +107,6 @@ class OperatorQuery:
         if isinstance(operator, Keyed) and streams.internals is not None:
             self.state = StatePlacer(streams.internals, built.frame, operator.tasks)
         self.query = streams.start(built.frame, identity, self)
-
-    def _output_channels(self) -> list[str]:
-        return [channel.name for channel in self.environment.output_channels(self.operator.name)]
 
     # Micro-batches
 
@@ -151,28 +155,52 @@ class OperatorQuery:
 
     def _publish(self, batch: int, bundles: tuple[BundleReport, ...], busy: float | None = None) -> None:
         taken = [feed.take_batch() for feed in self.feeds]
-        finished = time.time()
-        began = self.intake.turn.started or self._wanted_at
-        report = BatchReport(
-            operator=self.operator.name,
-            batch=batch,
-            started=finished - (time.monotonic() - began),
-            finished=finished,
-            rows_in=self._rows_in(taken, bundles),
-            rows_out={} if isinstance(self.operator, Sink) else rows_out(bundles),
-            bundles=bundles or _as_one_bundle(taken, busy or 0.0),
-        )
+        reports = self._reports(batch, taken, bundles, busy)
         segments = [segment for one in bundles for segment in one.segments]
         read_to = {channel: row for one in taken for channel, row in one.read_to.items()}
-        new = self.environment.channels.publish(self.operator.name, batch, segments, report.as_json(), read_to)
-        finish_files(report)
+        whole = replace(reports[0], bundles=bundles or reports[0].bundles)
+        new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
+        finish_files(whole)
         # Spark SQL does not say how much of its time was for rows.
-        known = report.busy if self._arrow else busy
+        known = reports[0].busy + reports[0].busy_elsewhere if self._arrow else busy
         self.intake.ended(self._work(taken, bundles), known)
         if new:  # and not a replay, which only brings state up to date
-            self.environment.published(report, taken)
+            self.environment.published(reports[0], taken)
+            for report in reports[1:]:
+                self.environment.published(report, [self._handed_on(report)])
         if not self.feeds:
             self._wait_for_room()
+
+    def _reports(
+        self, batch: int, taken: Sequence[Batch], bundles: tuple[BundleReport, ...], busy: float | None
+    ) -> list[BatchReport]:
+        """One of every operator in the chain."""
+        finished = time.time()
+        began = self.intake.turn.started or self._wanted_at
+        started = finished - (time.monotonic() - began)
+        longest = _busy_of_chain(bundles)
+        reports = []
+        for operator in self.chain:
+            is_first = operator is self.operator
+            own = bundles if len(self.chain) == 1 else tuple(one for one in bundles if one.operator == operator.name)
+            report = BatchReport(
+                operator=operator.name,
+                batch=batch,
+                started=started,
+                finished=finished,
+                rows_in=self._rows_in(taken, own) if is_first else sum(one.rows_in for one in own),
+                rows_out={} if isinstance(operator, Sink) else rows_out(own),
+                bundles=own or (_as_one_bundle(taken, busy or 0.0) if is_first else ()),
+            )
+            elsewhere = 0.0 if len(self.chain) == 1 else max(longest - report.busy, 0.0)
+            reports.append(replace(report, busy_elsewhere=elsewhere))
+        return reports
+
+    def _handed_on(self, report: BatchReport) -> Batch:
+        """What an operator got from the one before it in the chain."""
+        [stream] = self.environment.definition.inputs_of(report.operator)
+        channel = channel_name(self.environment.definition, stream)
+        return Batch({}, report.rows_in, rows_by_channel={channel: report.rows_in})
 
     def _rows_in(self, taken: Sequence[Batch], bundles: Sequence[BundleReport]) -> int:
         if not self.feeds:
@@ -189,7 +217,7 @@ class OperatorQuery:
 
     def _wait_for_room(self) -> None:
         """A source that Spark drives by itself is held back where its batch ends."""
-        channels, names = self.environment.channels, self._output_channels()
+        channels, names = self.environment.channels, self.environment.written_by(self.chain)
         bounded = self.environment.settings.backlog_policy == "throttle"
 
         def has_room() -> bool:
@@ -245,6 +273,14 @@ class OperatorQuery:
                 time.sleep(0.01)
             with suppress(Exception):  # the whole session may be gone already
                 self.query.stop()
+
+
+def _busy_of_chain(bundles: Sequence[BundleReport]) -> float:
+    """Seconds in functions, of all operators of a chain, in the task that had the most to do."""
+    by_task: dict[int, float] = {}
+    for one in bundles:
+        by_task[one.partition] = by_task.get(one.partition, 0.0) + one.busy
+    return max(by_task.values(), default=0.0)
 
 
 def _as_one_bundle(taken: Sequence[Batch], busy: float) -> tuple[BundleReport, ...]:

@@ -1,4 +1,4 @@
-"""What an executor needs to run bundles of an operator: its function, what it reads and what it writes.
+"""What an executor needs to run bundles of an operator, or of a chain of them: functions, what is read and written.
 
 A program travels as one opaque block of bytes inside the query's closure and is unpacked once per worker process, so
 that a micro-batch does not pay for the user's function again.
@@ -18,7 +18,7 @@ from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
 from penstock.engine.splitting import Descriptor, Piece
 from penstock.errors import Location
-from penstock.topology.definition import OnError
+from penstock.topology.definition import MAIN_OUTPUT, OnError
 
 BadRow = Callable[[str, str], None]
 #: Rows, and the piece of a channel that they are from: None where they are not from a channel.
@@ -46,20 +46,35 @@ class FileWriter(Protocol):
 
 
 @dataclass(frozen=True)
-class Program:
+class Stage:
+    """What one operator does with rows, and where they go."""
+
     operator: str
     where: Location
-    reader: Reader | None
     #: None passes rows on as they are: sources, most sinks, and operators whose work Spark SQL does.
     function: Callable[..., Any] | None
     outputs: Mapping[str, pa.Schema]
     #: The channels to write, by output.
     channels: Mapping[str, tuple[Channel, ...]]
-    store: SegmentStore
     on_error: OnError = OnError.FAIL
     file_writer: FileWriter | None = None
+    #: The output whose rows the next stage of a chain gets as they are, without a channel; None where there is none.
+    passes_on: str | None = None
     #: The column that names the output of a row, where a DataFrame function has several outputs.
     output_column: str | None = None
+
+    def keeps(self, output: str) -> bool:
+        """Whether rows of this output are written somewhere: those of a sink that only counts are not."""
+        return bool(self.channels.get(output)) or (self.file_writer is not None and output == MAIN_OUTPUT)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Stages that run one after the other in the same bundle, the first of which reads."""
+
+    stages: tuple[Stage, ...]
+    reader: Reader | None
+    store: SegmentStore
 
     def pack(self) -> PackedProgram:
         code: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]

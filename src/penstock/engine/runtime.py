@@ -15,6 +15,7 @@ from penstock.channels.log import Channels
 from penstock.cluster.model import Placement
 from penstock.engine import arrangement, repartition
 from penstock.engine.arrangement import Arrangement
+from penstock.engine.chaining import Chaining
 from penstock.engine.feeds import Batch, RateFeed, Seats
 from penstock.engine.host import SparkHost
 from penstock.engine.keeping import KEPT_BATCHES, Keeper, Restarts
@@ -67,6 +68,7 @@ class Run:
         #: Held while a query is replaced by another.
         self._replacing = threading.RLock()
         self._restarts = Restarts(settings.query_restarts)
+        self.chaining = Chaining(self)
         self._keeper = Keeper(self._sweep, settings.retention_seconds, self._mend)
         #: Whether the sources are to emit nothing for the time being.
         self.paused = False
@@ -98,6 +100,11 @@ class Run:
         return self.arrangement.planned
 
     @property
+    def replacing(self) -> threading.RLock:
+        """Held while a query is replaced by another."""
+        return self._replacing
+
+    @property
     def monitor(self) -> Monitor:
         return self._measurements().monitor
 
@@ -117,12 +124,14 @@ class Run:
             self._open()
             self.host.slots.listen(self._slots_changed)
             self.host.slots.happened = self.happened
+            self.chaining.begin()
             for operator in reversed(self.definition.operators):
-                self._start_query(operator.name)
+                if self.chaining.first_of(operator.name) == operator.name:
+                    self._start_query(operator.name)
             self.started_at = time.time()
             self.monitor.restart(self.started_at)
-            for name in self._queries:
-                self._let_in(name)
+            for query in self.queries():
+                self._let_in(query.operator.name)
             arrangement.record(self.catalog, self.definition, self.placement)
         except BaseException:
             self.stop(drain=False)
@@ -167,8 +176,10 @@ class Run:
         return Monitoring(monitor, around, self.settings.sample_seconds)
 
     def _start_query(self, name: str) -> None:
-        query = OperatorQuery(self.definition.operator(name), self.environment, self._seats(name))
-        self._queries[name] = query
+        chain = self.chaining.chain_of(name)
+        operators = [self.definition.operator(one) for one in chain]
+        query = OperatorQuery(operators, self.environment, self._seats(name))
+        self._queries.update(dict.fromkeys(chain, query))
         query.intake.pause(self.paused and isinstance(query.operator, Source))
         query.start()
         query.check()
@@ -216,7 +227,7 @@ class Run:
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
-        return self._measurements().snapshot()
+        return dataclasses.replace(self._measurements().snapshot(), chains=self.arrangement.chains)
 
     # Beside the queries
 
@@ -237,7 +248,8 @@ class Run:
 
     def _mend(self) -> None:
         """Start queries again that Spark gave up because executors were lost: their checkpoints are whole."""
-        for name, query in list(self._queries.items()):
+        for query in self.queries():
+            name = query.operator.name
             if not self._mendable(query) or self._stopped:
                 continue
             self._restarts.count(name)
@@ -258,19 +270,24 @@ class Run:
     # While it runs
 
     def query(self, operator: str) -> OperatorQuery:
+        """The query that runs an operator, alone or with others."""
         return self._queries[operator]
+
+    def queries(self) -> list[OperatorQuery]:
+        """All of them, each once."""
+        return list(dict.fromkeys(self._queries.values()))
 
     def check(self) -> None:
         """Raise the first failure, if there is one that cannot be mended."""
         self._keeper.check()
-        for query in list(self._queries.values()):
+        for query in self.queries():
             if not self._mendable(query):
                 query.check()
 
     @property
     def finished(self) -> bool:
         """All sources have ended and everything they emitted has reached the sinks."""
-        return all(query.drained for query in list(self._queries.values()))
+        return all(query.drained for query in self.queries())
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has finished (True) or the time is over (False); raises when an operator fails."""
@@ -285,6 +302,8 @@ class Run:
     def backlog(self, operator: str) -> int:
         """Rows that wait in front of an operator; in front of a rate source, those that are due and not emitted."""
         query = self._queries[operator]
+        if query.operator.name != operator:
+            return 0  # it gets its rows from the operator before it in the same bundle
         if isinstance(query.operator, Source):
             return sum(feed.unmet for feed in query.feeds if isinstance(feed, RateFeed))
         inputs = {channel for feed in query.feeds for channel in getattr(feed, "position", {})}
@@ -304,7 +323,7 @@ class Run:
     @contextmanager
     def stopped(self, operator: str) -> Iterator[OperatorQuery]:
         """While one operator's query is stopped, between two of its batches if that is possible; the others go on. It
-        is started again in the end, by the definition as it is then."""
+        is started again in the end, by the definition and in the chain as they are then."""
         with self._replacing:
             self._queries[operator].stop()
             try:
@@ -312,6 +331,12 @@ class Run:
             finally:
                 self._start_query(operator)
                 self._let_in(operator)
+
+    def start_parts(self, parts: Sequence[str]) -> None:
+        """Start queries anew, each named by its first operator, the later ones first."""
+        for name in reversed(parts):
+            self._start_query(name)
+            self._let_in(name)
 
     def finish_batch(self, operator: str) -> None:
         """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""
@@ -351,9 +376,9 @@ class Run:
         self._keeper.stop()
         self.host.slots.forget(self._slots_changed)
         self.host.slots.happened = to_nobody
-        for operator in self.definition.operators:
-            if operator.name in self._queries:
-                self._queries[operator.name].stop()
+        in_order = [self._queries[one.name] for one in self.definition.operators if one.name in self._queries]
+        for query in dict.fromkeys(in_order):
+            query.stop()
         if self._catalog is not None:
             if self._environment is not None:
                 self._environment.channels.sweep()
@@ -376,7 +401,7 @@ class Run:
     def drained(self) -> bool:
         """After `begin_drain`: everything that the sources emitted has reached the sinks."""
         sources = self._source_queries()
-        others = [query for query in list(self._queries.values()) if query not in sources]
+        others = [query for query in self.queries() if query not in sources]
         return not any(source.intake.in_batch for source in sources) and all(query.drained for query in others)
 
     def _source_queries(self) -> list[OperatorQuery]:
@@ -388,7 +413,7 @@ class Run:
         while time.monotonic() < deadline:
             if self.drained:
                 return True
-            if any(query.failure is not None and not self._mendable(query) for query in self._queries.values()):
+            if any(query.failure is not None and not self._mendable(query) for query in self.queries()):
                 return False
             time.sleep(POLL)
         return False

@@ -3,6 +3,7 @@ console and the user's own function get each micro-batch as a DataFrame."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,8 +34,9 @@ class BatchWriter(Protocol):
     def write(self, frame: DataFrame, batch: int) -> None: ...
 
 
-def file_writer(spec: SinkSpec, mark: str) -> FileWriter | None:
-    return ParquetWriter(_absolute(spec.path), mark) if isinstance(spec, ParquetSink) else None
+def file_writer(spec: SinkSpec, mark: str, by: str = "") -> FileWriter | None:
+    """`by` is added to the mark where another query than the sink's own writes."""
+    return ParquetWriter(_absolute(spec.path), mark, by) if isinstance(spec, ParquetSink) else None
 
 
 def batch_writer(spec: SinkSpec) -> BatchWriter | None:
@@ -59,21 +61,22 @@ class ParquetWriter:
     #: In the name of every file. A folder may hold files of several sinks and of earlier runs, which all count their
     #: batches from 0, and none may replace another's; a batch that is replayed replaces its own.
     mark: str
+    by: str = ""
 
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         filesystem, root = open_filesystem(self.path)
-        staged = f"{root}/{STAGING}/{name}-{self.mark}-{uuid4().hex}.parquet"
+        staged = f"{root}/{STAGING}/{name}-{self.mark}{self.by}-{uuid4().hex}.parquet"
         filesystem.create_dir(f"{root}/{STAGING}", recursive=True)
         pq.write_table(pa.Table.from_batches(batches), staged, filesystem=filesystem)
         scheme = self.path if ":" in self.path else ""
-        return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}.parquet"
+        return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}{self.by}.parquet"
 
     def clear(self) -> None:
         """Delete what attempts at a batch have staged that were never published. Only before anything runs."""
         filesystem, root = open_filesystem(self.path)
         staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
         for info in filesystem.get_file_info(staging):
-            if info.base_name.rpartition("-")[0].endswith(f"-{self.mark}"):
+            if re.fullmatch(rf"part-\d+-\d+-{re.escape(self.mark)}(\..*)?", info.base_name.rpartition("-")[0]):
                 filesystem.delete_file(info.path)
 
 

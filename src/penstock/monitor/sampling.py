@@ -67,7 +67,7 @@ def sample_of(report: BatchReport, known: Circumstances) -> Sample:
         bad_rows=report.bad_rows,
         traffic=known.traffic if by_sql else _traffic(by_slot),
         waiting=None if known.previous_finished is None else max(report.started - known.previous_finished, 0.0),
-        overhead=None if by_sql else max(seconds - report.busy, 0.0),
+        overhead=None if by_sql else max(seconds - report.busy - report.busy_elsewhere, 0.0),
         overhead_parts=known.overhead_parts,
         levels=known.levels,
         latency=_latency(report) if known.is_sink else None,

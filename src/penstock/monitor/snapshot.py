@@ -140,6 +140,8 @@ class Snapshot:
     #: in `traffic` is not in it.
     traffic: Mapping[Way, float]
     gaps: tuple[Gap, ...] = ()
+    #: Operators that run as one: what one of them hands to the next never waits.
+    chains: tuple[tuple[str, ...], ...] = ()
 
     @property
     def complete(self) -> bool:

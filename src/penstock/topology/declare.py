@@ -82,8 +82,17 @@ class Topology:
         self._operators: list[Operator] = []
         self._streams: list[Stream] = []
 
-    def source(self, name: str, spec: SourceSpec, *, instances: int = 1, on_error: str = OnError.FAIL) -> Output:
-        """Rows enter here. `spec` comes from penstock.sources."""
+    def source(
+        self,
+        name: str,
+        spec: SourceSpec,
+        *,
+        instances: int = 1,
+        on_error: str = OnError.FAIL,
+        chained: bool = True,
+    ) -> Output:
+        """Rows enter here. `spec` comes from penstock.sources. `chained=False` keeps an operator in a query of its own,
+        here and below."""
         where = Location.of_caller()
         if not hasattr(spec, "schema"):
             raise PenstockError(
@@ -92,7 +101,16 @@ class Topology:
         policy = _policy(name, on_error, where)
         outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, policy)
         return self._add(
-            Source(name=name, spec=spec, outputs=outputs, instances=instances, on_error=policy, where=where), ()
+            Source(
+                name=name,
+                spec=spec,
+                outputs=outputs,
+                instances=instances,
+                on_error=policy,
+                chained=chained,
+                where=where,
+            ),
+            (),
         )
 
     def map(  # noqa: PLR0913 - keyword arguments are the words of the declaration
@@ -108,6 +126,7 @@ class Topology:
         tasks: int = DEFAULT_TASKS,
         selectivity: Selectivity | None = None,
         on_error: str = OnError.FAIL,
+        chained: bool = True,
     ) -> Output:
         """A stateless operator over an Arrow function: RecordBatch -> RecordBatch, an iterable of them, or,
         with several `outputs`, a dict of either by output name. Rows stay in Arrow from end to end."""
@@ -123,6 +142,7 @@ class Topology:
             tasks=tasks,
             selectivity=_selectivity(name, selectivity, declared, where),
             on_error=policy,
+            chained=chained,
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
@@ -203,6 +223,7 @@ class Topology:
         instances: int = 1,
         min_instances: int = 1,
         weight: float = 1.0,
+        chained: bool = True,
     ) -> None:
         """Rows leave here. `spec` comes from penstock.sinks; `weight` is how much a row counts here, beside those of
         other sinks, for who decides by throughput."""
@@ -219,6 +240,7 @@ class Topology:
                 instances=instances,
                 min_instances=min_instances,
                 weight=weight,
+                chained=chained,
                 where=where,
             ),
             _as_sequence(inputs),

@@ -112,6 +112,8 @@ class Operator:
     #: Rows out per row in, by output; an output that is missing here is measured.
     selectivity: Mapping[str, float] = field(default_factory=dict)
     on_error: OnError = OnError.FAIL
+    #: Whether it may run in one bundle with its neighbours.
+    chained: bool = True
     where: Location = field(compare=False)
 
     def __post_init__(self) -> None:

@@ -102,6 +102,8 @@ def test_explain(command: Command, running: Running) -> None:
     text = command("explain")[1]
     assert "congested" in text
     assert "ETPSum" in text
+    assert "as one" in text
+    assert "apart: count is keyed" in text
     assert json.loads(command("explain", "--json", "--alpha", "1.5")[1])["alpha"] == 1.5
 
 

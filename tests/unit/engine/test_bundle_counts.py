@@ -11,7 +11,7 @@ import pytest
 from penstock.channels.segments import SegmentFile, SegmentStore
 from penstock.engine import bundle
 from penstock.engine.manifest import BundleReport
-from penstock.engine.program import Program
+from penstock.engine.program import Program, Stage
 from penstock.engine.readers import ChannelReader
 from penstock.engine.splitting import Descriptor, Piece, Spread
 from penstock.errors import Location
@@ -35,8 +35,10 @@ def piece(segment: SegmentFile, start: int, stop: int, producer: str, spread: Sp
 
 def report_of(store: SegmentStore, pieces: list[Piece], instances: int, monkeypatch) -> BundleReport:
     monkeypatch.setattr(bundle, "_task", lambda: (7, 0))
-    program = Program("m", Location("x.py", 1), ChannelReader(store), None, {MAIN_OUTPUT: SCHEMA}, {}, store)
-    return bundle._Bundle(program, Descriptor("a/0", instances, tuple(pieces), None)).run()
+    stage = Stage("m", Location("x.py", 1), None, {MAIN_OUTPUT: SCHEMA}, {})
+    program = Program((stage,), ChannelReader(store), store)
+    [report] = bundle._Bundle(program, Descriptor("a/0", instances, tuple(pieces), None)).run()
+    return report
 
 
 @pytest.mark.parametrize("instances", [1, 3])
