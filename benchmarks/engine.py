@@ -194,7 +194,7 @@ def identity(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def measure_batches(rounds: int, batches: int) -> dict[str, list[dict[str, float]]]:
     """One batch after the other without a pause, for both, and nothing else at work meanwhile."""
-    settings = Settings(batch_rows=ROWS_A_BATCH)
+    settings = Settings(batch_rows=ROWS_A_BATCH, chaining="off")
     state = StateFolder.hold(None)
     found: dict[str, list[dict[str, float]]] = {"plain": [], "penstock": []}
     try:

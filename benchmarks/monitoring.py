@@ -166,7 +166,12 @@ def main() -> int:
         "| group | with, rows/s | without, rows/s | lost |",
         "| --- | --- | --- | --- |",
     ]
-    settings = Settings(batch_interval=INTERVAL, batch_linger=0.02, sample_seconds=options.sample_seconds)
+    settings = Settings(
+        batch_interval=INTERVAL,
+        batch_interval_most=INTERVAL,
+        batch_linger=0.02,
+        sample_seconds=options.sample_seconds,
+    )
     with tempfile.TemporaryDirectory(prefix="penstock-monitoring-") as folder:
         provider = LocalCluster(slots=2, cores=1, task_threads=8)
         state = StateFolder.hold(f"{folder}/state")

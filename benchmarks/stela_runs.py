@@ -95,6 +95,7 @@ def one_operation(
     settings = replace(
         SETTINGS,
         batch_interval=times.interval,
+        batch_interval_most=times.interval,
         window_samples=max(2, int(times.window / SETTINGS.sample_seconds)),
     )
     with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
@@ -113,7 +114,7 @@ def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement,
     with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
         state = StateFolder.hold(f"{folder}/state")
         try:
-            settings = replace(SETTINGS, batch_interval=times.interval)
+            settings = replace(SETTINGS, batch_interval=times.interval, batch_interval_most=times.interval)
             with Run(definition, host, state, settings, initial) as run:
                 _rest(run, WARM_UP)
                 run.stop(drain=False)

@@ -24,6 +24,13 @@ class Settings:
     batch_interval: float = _setting(
         0.5, "Seconds that a micro-batch should take under load: batches are bounded to stay near.", low=0.05, high=600
     )
+    batch_interval_most: float = _setting(
+        3.0,
+        "Seconds that it may take at most when more rows come than it works off: longer batches spend less on being "
+        "batches. At or below batch_interval, batches do not grow.",
+        low=0.0,
+        high=600,
+    )
     batch_linger: float = _setting(
         0.1,
         "Seconds between the starts of two micro-batches of an operator that is not busy: shorter gives a lower "

@@ -130,7 +130,7 @@ class Intake:
         if self.turn.started is None:
             return 0.0
         seconds = self._clock() - self.turn.started
-        self.pacer.observe(rows, seconds, busy)
+        self.pacer.observe(rows, seconds, busy, sum(supply.available() for supply in self._supplies))
         self.turn = Turn(last_start=self.turn.last_start, last_overhead=self.pacer.overhead or 0.0)
         return seconds
 

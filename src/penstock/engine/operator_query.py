@@ -82,11 +82,12 @@ class OperatorQuery:
             self._session.conf.set("spark.sql.shuffle.partitions", str(operator.tasks))
 
     def _pacer(self, settings: Settings) -> Pacer:
+        longest = settings.batch_interval_most
         if isinstance(self.operator, Source) and isinstance(self.operator.spec, FileSource):
-            return Pacer(settings.batch_interval, settings.batch_bytes, first=FIRST_FILE_BYTES)
+            return Pacer(settings.batch_interval, settings.batch_bytes, FIRST_FILE_BYTES, longest=longest)
         if isinstance(self.operator, Keyed) or getattr(self.operator, "takes_dataframes", False):
-            return Pacer(settings.batch_interval, settings.batch_rows, first=FIRST_ROWS_OF_SQL)
-        return Pacer(settings.batch_interval, settings.batch_rows)
+            return Pacer(settings.batch_interval, settings.batch_rows, FIRST_ROWS_OF_SQL, longest=longest)
+        return Pacer(settings.batch_interval, settings.batch_rows, longest=longest)
 
     # Starting
 

@@ -11,6 +11,11 @@ GROWTH = 4.0
 #: And a single slow batch, which may be the machine's fault, at most halves it.
 SHRINK = 0.5
 FIRST_ROWS = 500
+#: Under more load than is worked off, batches grow until their fixed cost is no more than this share of them; step by
+#: step, and back again when nothing waits.
+FIXED_SHARE = 0.04
+LONGER = 1.5
+SHORTER = 0.7
 #: The first batch where Spark SQL does the work, for which so many rows are nothing.
 FIRST_ROWS_OF_SQL = 20_000
 
@@ -20,7 +25,10 @@ class Pacer:
     """Follows full batches: one that was faster than it should be makes the next larger, a slower one smaller.
 
     Batches that were not full say nothing about how long a full one takes, unless they were too slow already. `rows`
-    may be any measure of work (bytes, for files)."""
+    may be any measure of work (bytes, for files).
+
+    Where another full batch waits behind each, latency is lost already, and longer batches win throughput: then the
+    interval grows up to the longest."""
 
     interval: float
     most: int
@@ -28,31 +36,43 @@ class Pacer:
     first: int = FIRST_ROWS
     #: Seconds of a batch that do not depend on its rows.
     overhead: float | None = None
+    #: The longest that a batch should take under any load; None is the interval.
+    longest: float | None = None
     _size: float = field(init=False)
+    _target: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._size = min(self.first, self.most)
+        self._target = self.interval
 
     def bound(self) -> int:
         """The most rows for the next batch."""
         return max(1, int(self._size))
 
-    def observe(self, rows: int, seconds: float, busy: float | None) -> None:
+    def observe(self, rows: int, seconds: float, busy: float | None, waiting: int = 0) -> None:
         """A batch of `rows` took `seconds` in all, of which its slowest bundle was busy with rows for `busy`; None
-        where Spark did the work, which does not say how much of the time was for rows."""
+        where Spark did the work, which does not say how much of the time was for rows. So many are `waiting` now."""
         if rows <= 0:
             return
+        self._aim(waiting >= rows >= 0.9 * int(self._size))
         # Where the fixed cost eats the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
             # The fastest batch ever stands for the fixed cost; so many seconds again may go to rows.
             self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
-            took, wanted = seconds - self.overhead, max(self.interval - self.overhead, self.overhead)
+            took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
         else:
             fixed = max(seconds - busy, 0.0)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
-            took, wanted = busy, max(self.interval - self.overhead, self.interval / 2)
+            took, wanted = busy, max(self._target - self.overhead, self._target / 2)
         ratio = max(SHRINK, min(GROWTH, wanted / max(took, 1e-9)))
         if ratio < 1:
             self._size = min(self._size, max(rows * ratio, 1))
         elif rows >= 0.9 * int(self._size):
             self._size = min(self._size * ratio, self.most)
+
+    def _aim(self, pressed: bool) -> None:
+        if not pressed:
+            self._target = max(self.interval, self._target * SHORTER)
+            return
+        enough = max(self.interval, (self.overhead or 0.0) / FIXED_SHARE)
+        self._target = min(self._target * LONGER, enough, max(self.longest or 0.0, self.interval))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.pacing import FIRST_ROWS, GROWTH, Pacer
+from penstock.engine.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
 
 
 def run(pacer: Pacer, seconds_per_row: float, overhead: float, batches: int = 30) -> float:
@@ -68,3 +68,24 @@ def test_a_batch_without_rows_teaches_nothing() -> None:
     pacer = Pacer(interval=0.5, most=1000)
     pacer.observe(0, 9.0, 0.0)
     assert pacer.bound() == FIRST_ROWS
+
+
+def pressed(pacer: Pacer, batches: int, waiting: bool = True) -> float:
+    seconds = 0.0
+    for _ in range(batches):
+        rows = pacer.bound()
+        seconds = rows * 1e-5 + 0.1
+        pacer.observe(rows, seconds, seconds - 0.1, rows if waiting else 0)
+    return seconds
+
+
+def test_under_more_load_than_it_bears_batches_grow_until_their_fixed_cost_is_small() -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000, longest=10.0)
+    assert pressed(pacer, 30) == pytest.approx(0.1 / FIXED_SHARE, rel=0.1)
+    assert pressed(pacer, 30, waiting=False) == pytest.approx(0.5, rel=0.15), "and back when nothing waits"
+
+
+def test_batches_grow_no_longer_than_allowed() -> None:
+    assert pressed(Pacer(interval=0.5, most=10_000_000, longest=1.0), 30) == pytest.approx(1.0, rel=0.1)
+    assert pressed(Pacer(interval=0.5, most=10_000_000), 30) == pytest.approx(0.5, rel=0.1)
+    assert pressed(Pacer(interval=0.5, most=10_000_000, longest=0.1), 30) == pytest.approx(0.5, rel=0.1)
