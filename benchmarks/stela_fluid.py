@@ -45,8 +45,8 @@ TOPOLOGIES = {
 RULES = {
     "stela, alpha 1.2": ("stela", Rules()),
     "stela, alpha 1.02": ("stela", Rules(alpha=1.02)),
-    "stela_capacity, alpha 1.2": ("stela_capacity", Rules()),
-    "stela_capacity, alpha 1.02": ("stela_capacity", Rules(alpha=1.02)),
+    "stela_capacity, alpha 1.2": ("stela_capacity", Rules(capacity_alpha=1.2)),
+    "stela_capacity, alpha 1.02": ("stela_capacity", Rules(capacity_alpha=1.02)),
 }
 
 

@@ -34,8 +34,8 @@ SETTINGS = Settings(
     backlog_policy="spill", batch_linger=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
 )
 #: A micro-batch costs a core some 0.35 s beside its rows (seen with ten operators on eight machines): with batches of
-#: this many seconds for each operator all of them together leave more than half of two cores free.
-INTERVAL_FOR_EACH = 0.4
+#: this many seconds for each operator all of them together leave a third of two cores free.
+INTERVAL_FOR_EACH = 0.3
 LEAST_INTERVAL = 2.0
 #: Seconds of the run that does not count.
 WARM_UP = 90.0
@@ -53,11 +53,11 @@ class Times:
 
     @staticmethod
     def of(definition: TopologyDefinition, window: float = 20.0) -> Times:
-        """Before and after, the measured time begins when what came in first has left: a batch and a half an
-        operator on the longest way."""
+        """Before and after, the measured time begins when what came in first has left: a batch and a quarter
+        an operator on the longest way."""
         interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators))
-        through = 1.5 * interval * _depth(definition)
-        return Times(interval, 10 + through, window, window + 10 + through)
+        through = 1.25 * interval * _depth(definition)
+        return Times(interval, 8 + through, window, window + 8 + through)
 
 
 def _depth(definition: TopologyDefinition) -> int:
@@ -135,7 +135,7 @@ class _Operation:
         self.initial = initial
         self.times = times
         self.wanted = wanted
-        self.rules = Rules(run.settings.stela_alpha, run.settings.slot_instances)
+        self.rules = Rules.of(run.settings)
         self.timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
         run.listen(lambda report: self.timeline.add(report.operator, report.finished, report.rows_in))
 

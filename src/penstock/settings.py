@@ -104,6 +104,12 @@ class Settings:
     stela_alpha: float = _setting(
         1.2, "An operator is congested when its input rate is above so many times its processing rate.", low=0.01
     )
+    stela_capacity_alpha: float = _setting(
+        1.05,
+        "The same for the strategy stela_capacity: input over what the operator could execute.",
+        low=0.01,
+        high=1e6,
+    )
     cooldown_seconds: float = _setting(
         120.0, "Seconds after a scaling operation in which a controller decides on no other.", low=0
     )

@@ -45,5 +45,5 @@ def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str) -> Co
     """A controller with all guards. It decides only on a complete window, which starts anew with every change."""
     settings = run.settings
     guards = (one_at_a_time, cooldown(settings.cooldown_seconds), quota(goal))
-    rules = Rules(settings.stela_alpha, settings.slot_instances)
+    rules = Rules.of(settings)
     return Controller(goal, SteeringHands(run, steering, strategy), guards, settings.sample_seconds, rules)

@@ -280,8 +280,7 @@ class Steering:
         self._run.happened(EventKind.VETO, str(refusal), action, cause, {"error": refusal.name})
 
     def _rules(self, alpha: float | None = None) -> Rules:
-        settings = self._run.settings
-        return Rules(settings.stela_alpha if alpha is None else alpha, settings.slot_instances)
+        return Rules.of(self._run.settings, alpha)
 
     def _slot(self, name: str) -> Slot:
         known = {slot.name: slot for slot in self._run.host.cluster.slots}

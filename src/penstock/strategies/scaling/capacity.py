@@ -33,7 +33,7 @@ class CapacityProjection:
         rates = [rate / count for rate, count in zip(capacity, instances, strict=True)]
         self._pipes = Pipes.of(load, rates)
         self._counts = list(instances)
-        self._alpha = rules.alpha
+        self._alpha = rules.capacity_alpha
         self._flow()
 
     def _flow(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError
+from penstock.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,21 @@ class Rules:
     slot_capacity: int | None = None
     #: What draws the machines that Storm's default removes: the same seed draws the same machines.
     seed: int = 0
+    #: Alpha for `stela_capacity`, which compares with what an operator could do: what it lacks shows exactly.
+    capacity_alpha: float = 1.05
+
+    @staticmethod
+    def of(settings: Settings, alpha: float | None = None) -> Rules:
+        return Rules(
+            settings.stela_alpha if alpha is None else alpha,
+            settings.slot_instances,
+            capacity_alpha=settings.stela_capacity_alpha,
+        )
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise PenstockError("BAD_SETTING", f"alpha={self.alpha!r} must be above 0.", "The papers use 1.2.")
+        for name in ("alpha", "capacity_alpha"):
+            if not (value := getattr(self, name)) > 0:
+                raise PenstockError("BAD_SETTING", f"{name}={value!r} must be above 0.", "The papers use 1.2.")
         if self.slot_capacity is not None and self.slot_capacity < 1:
             raise PenstockError(
                 "BAD_SETTING", f"slot_capacity={self.slot_capacity!r} must be at least 1.", "Leave it out for no bound."

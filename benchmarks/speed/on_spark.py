@@ -1,0 +1,201 @@
+"""Penstock and plain Structured Streaming, on local Spark with two cores.
+
+python on_spark.py ENGINE WORKLOAD FOLDER WARM_UP        throughput: all of a folder's rows
+python on_spark.py ENGINE WORKLOAD - WARM_UP --rate R    latency: R rows a second, made as they are due, for a while
+
+ENGINE is penstock, plain, or plain-fused (the functions by hand in one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from due_source import DueSource
+from functions import CHAIN, ArrowFunction, fused, split, steps
+from top_n import BOARD, best_of_boards
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.cluster.local import LocalCluster
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+from penstock.engine.state_folder import StateFolder
+from penstock.monitor.latency import LatencySketch
+from penstock.topology.declare import Output
+
+TASKS = 8
+#: Plain Structured Streaming reads this many files a micro-batch.
+FILES_A_BATCH = 8
+SCHEMAS = {
+    "chain": ["sentence string", "word string", "word string", "word string, length int, crc long"],
+    "word-count": ["word string"],
+}
+INPUT = {"chain": "sentence string", "word-count": "sentence string", "top-n": "board string, item string, points long"}
+NUMBERS = "id long, value double"
+#: Seconds at a rate that do not count, and that do.
+SETTLE, MEASURE = 15.0, 20.0
+
+
+def operators_of(workload: str) -> list[tuple[ArrowFunction, str]]:
+    """The Arrow functions of a workload, with what they give."""
+    if workload == "chain":
+        return list(zip(CHAIN, SCHEMAS["chain"], strict=True))
+    if workload == "word-count":
+        return [(split, "word string")]
+    if workload.startswith("linear"):
+        return [(step, NUMBERS) for step in steps(int(workload.removeprefix("linear") or 10))]
+    return []
+
+
+def count(frame: Any) -> Any:
+    return frame.groupBy("word").count()
+
+
+def topology_of(workload: str, source: Any, instances: int = 2) -> Topology:
+    topology = Topology(workload)
+    last: Output = topology.source("rows", source, instances=instances)
+    for number, (function, schema) in enumerate(operators_of(workload)):
+        last = topology.map(f"step{number}", function, inputs=last, schema=schema, instances=instances)
+    if workload == "word-count":
+        last = topology.keyed(
+            "count", count, inputs=last, key="word", schema="word string, count long", tasks=TASKS, instances=2
+        )
+    if workload == "top-n":
+        last = topology.keyed("best", best_of_boards, inputs=last, key="board", schema=BOARD, tasks=TASKS, instances=2)
+    topology.sink("out", sinks.noop(), inputs=last, instances=instances)
+    return topology
+
+
+def each(function: ArrowFunction) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(function, batches)
+
+    return apply
+
+
+def plain_frame(lines: Any, engine: str, workload: str) -> Any:
+    from pyspark.sql import functions as F
+
+    if workload == "word-count":
+        return lines.select(F.explode(F.split("sentence", " ")).alias("word")).groupBy("word").count()
+    if workload == "top-n":
+        return best_of_boards(lines)
+    operators = operators_of(workload)
+    if engine == "plain-fused":
+        return lines.mapInArrow(each(fused), operators[-1][1])
+    for function, schema in operators:
+        lines = lines.mapInArrow(each(function), schema)
+    return lines
+
+
+def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> float:
+    schema = NUMBERS if workload.startswith("linear") else INPUT[workload]
+    files = sources.files(folder, format="parquet", schema=schema, follow=False)
+    held = StateFolder.hold(state)
+    try:
+        with Run(topology_of(workload, files).definition(), host, held, host.settings) as run:
+            started = time.perf_counter()
+            if not run.wait(1800):
+                raise RuntimeError("it did not finish")
+            return time.perf_counter() - started
+    finally:
+        held.release()
+
+
+def run_plain(host: SparkHost, engine: str, workload: str, folder: str, state: str) -> float:
+    schema = NUMBERS if workload.startswith("linear") else INPUT[workload]
+    lines = host.spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH).parquet(folder)
+    started = time.perf_counter()
+    writer = plain_frame(lines, engine, workload).writeStream.format("noop").option("checkpointLocation", state)
+    writer = writer.outputMode("update" if workload in ("word-count", "top-n") else "append")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return time.perf_counter() - started
+
+
+# Latency at a rate
+
+
+def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str) -> dict[str, float]:
+    held = StateFolder.hold(state)
+    try:
+        source = sources.rate(rate, sources.numbers())
+        with Run(topology_of(workload, source).definition(), host, held, host.settings) as run:
+            run.wait(SETTLE)
+            run.monitor.restart(time.time())
+            run.wait(MEASURE)
+            seen = run.snapshot().operators["out"].latency
+            run.stop(drain=False)
+        return {"p50": seen.p50, "p99": seen.p99} if seen else {}
+    finally:
+        held.release()
+
+
+def latency_of_plain(host: SparkHost, workload: str, rate: float, state: str) -> dict[str, float]:
+    """From when a row is due to when its batch has been written, as for Penstock."""
+    host.spark.dataSource.register(DueSource)
+    began = time.time()
+    rows = host.spark.readStream.format("due").option("rate", str(rate)).option("began", str(began)).load()
+    ends: dict[int, float] = {}
+
+    def write(frame: Any, batch: int) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+        ends[batch] = time.time()
+
+    query = (
+        plain_frame(rows, "plain", workload).writeStream.foreachBatch(write).option("checkpointLocation", state).start()
+    )
+    time.sleep(SETTLE)
+    counted_from = time.time()
+    time.sleep(MEASURE)
+    sketch = LatencySketch()
+    for progress in query.recentProgress:
+        [source] = progress["sources"]
+        first, last = json.loads(source["startOffset"] or '{"row": 0}')["row"], json.loads(source["endOffset"])["row"]
+        ended = ends.get(progress["batchId"], 0.0)
+        if ended > counted_from and last > first:
+            sketch.add_range(ended - began - last / rate, ended - began - first / rate, last - first)
+    query.stop()
+    return {"p50": sketch.quantile(0.5), "p99": sketch.quantile(0.99)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine", choices=("penstock", "plain", "plain-fused"))
+    parser.add_argument("workload")
+    parser.add_argument("folder")
+    parser.add_argument("warm_up")
+    parser.add_argument("--rate", type=float)
+    options = parser.parse_args()
+    settings, state = Settings(), StateFolder.hold(None)
+    provider = LocalCluster(slots=2, cores=1, task_threads=4)
+    began = time.perf_counter()
+    try:
+        with SparkHost("speed", provider, settings, state.path / "logs", [str(Path(__file__).parent)]) as host:
+            started = time.perf_counter() - began
+            host.spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
+
+            def run(folder: str, name: str) -> float:
+                where = str(state.path / name)
+                if options.engine == "penstock":
+                    return run_penstock(host, options.workload, folder, where)
+                return run_plain(host, options.engine, options.workload, folder, where)
+
+            run(options.warm_up, "warm-up")
+            if options.rate:
+                find = latency_of_penstock if options.engine == "penstock" else latency_of_plain
+                print(json.dumps(find(host, options.workload, options.rate, str(state.path / "at-a-rate"))))
+                return 0
+            print(json.dumps({"seconds": run(options.folder, "measured"), "start_up": started}))
+    finally:
+        state.release()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
