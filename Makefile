@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-statistics bench-stela faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-speed bench-statistics bench-stela faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -51,6 +51,11 @@ bench-monitoring: $(TOOLS)
 # of them (EXPERIMENTS=star,scale_in).
 bench-stela: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${EXPERIMENTS:+--experiments $$EXPERIMENTS}
+
+# Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
+# an hour. The table goes to benchmarks/results.
+bench-speed: $(TOOLS)
+	@$(PYTHON) benchmarks/speed.py
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)
