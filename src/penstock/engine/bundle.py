@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from penstock.channels.keys import grouped_schema, sort_by_group
 from penstock.channels.layout import Channel
 from penstock.channels.records import NewSegment
-from penstock.channels.segments import segment_name
+from penstock.channels.segments import MAX_BATCH_ROWS, segment_name
 from penstock.engine.failures import failure
 from penstock.engine.manifest import BundleReport, sums
 from penstock.engine.program import PackedProgram, Portion, Program, Stage
@@ -38,6 +38,9 @@ REPORT_SCHEMA = pa.schema([("report", pa.binary())])
 #: Rows of a by-key channel are sorted by group in batches of at most this many: a reader that stops in the middle of
 #: a segment then still leaves work for every group.
 GROUP_BATCH_ROWS = 16_384
+#: A chain takes rows through all its functions in batches of this many, which stay in the processor's cache. Four
+#: functions over sentences took 10 to 15% less time than with 50,000 rows; calls of cheap functions still cost little.
+CHAIN_BATCH_ROWS = 16_384
 #: Rows that Spark handed to a bundle are as old as their batch: the property under which the driver says how old.
 BORN_PROPERTY = "penstock.born"
 BAD_ROW_TEXT = 2_000
@@ -216,9 +219,11 @@ class _Bundle:
         self.born = tuple(json.loads(born)) if born else (0.0, 0.0)
 
     def _work(self, instance: list[_Work], portions: Iterator[Portion]) -> None:
+        rows = CHAIN_BATCH_ROWS if len(self.program.stages) > 1 else MAX_BATCH_ROWS
         for piece, batch in portions:
             instance[0].count(piece, batch.num_rows, batch.nbytes)
-            self._stage(0, instance, batch)
+            for first in range(0, batch.num_rows, rows):
+                self._stage(0, instance, batch.slice(first, rows) if batch.num_rows > rows else batch)
 
     def _stage(self, index: int, instance: list[_Work], batch: pa.RecordBatch) -> None:
         """What one operator does with a batch, and then what those behind it in the chain do with what came out."""

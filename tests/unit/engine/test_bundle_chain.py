@@ -1,0 +1,123 @@
+"""What a bundle does with a chain of operators: each is counted by itself, and only the ends are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from penstock.channels.layout import Channel
+from penstock.channels.segments import SegmentStore
+from penstock.engine import bundle
+from penstock.engine.failures import OperatorFailure
+from penstock.engine.manifest import BundleReport
+from penstock.engine.program import Program, Stage
+from penstock.engine.splitting import Descriptor
+from penstock.errors import Location
+from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
+
+NUMBERS = pa.schema([("n", pa.int64())])
+WHERE = Location("x.py", 1)
+
+
+class Given:
+    """A reader that gives the same numbers to the instances in turn."""
+
+    def __init__(self, *batches: int) -> None:
+        self.batches = batches
+
+    def read(self, descriptor, bad_row):
+        made = [(None, pa.record_batch([list(range(rows))], schema=NUMBERS)) for rows in self.batches]
+        return [iter(made[index :: descriptor.instances]) for index in range(descriptor.instances)]
+
+    def born(self, descriptor):
+        return 1.0, 2.0
+
+
+def odd(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.filter(pc.equal(pc.bit_wise_and(batch.column(0), 1), 1))
+
+
+def not_seven(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if 7 in batch.column(0).to_pylist():
+        raise ValueError("seven")
+    return batch
+
+
+def stage(name: str, function=None, passes_on: str | None = MAIN_OUTPUT, **more) -> Stage:
+    outputs = more.pop("outputs", {MAIN_OUTPUT: NUMBERS})
+    channels = more.pop("channels", {})
+    return Stage(name, WHERE, function, outputs, channels, passes_on=passes_on, **more)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(bundle, "_task", lambda: (7, 3))
+
+    def work(reader: Given, *stages: Stage, instances: int = 1) -> dict[str, BundleReport]:
+        program = Program(stages, reader, SegmentStore(str(tmp_path)))
+        reports = bundle._Bundle(program, Descriptor("a/0", instances, (), {})).run()
+        assert [report.operator for report in reports] == [stage.operator for stage in stages]
+        return {report.operator: report for report in reports}
+
+    return work
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_every_operator_is_counted_and_only_the_end_is_written(run, instances) -> None:
+    channel = Channel("odd.out", "odd", MAIN_OUTPUT, NUMBERS, ("x",))
+    reports = run(
+        Given(40_000, 10),
+        stage("numbers"),
+        stage("odd", odd, passes_on=None, channels={MAIN_OUTPUT: (channel,)}),
+        instances=instances,
+    )
+    assert (reports["numbers"].rows_in, reports["numbers"].rows_out) == (40_010, {MAIN_OUTPUT: 40_010})
+    assert (reports["odd"].rows_in, reports["odd"].rows_out) == (40_010, {MAIN_OUTPUT: 20_005})
+    assert reports["numbers"].segments == ()
+    [segment] = reports["odd"].segments
+    assert (segment.channel, segment.rows, segment.slot) == ("odd.out", 20_005, "a/0")
+    assert reports["odd"].bytes_in == 40_010 * 8
+    assert reports["odd"].busy_total > 0
+    assert reports["numbers"].instances == instances
+
+
+def test_rows_that_fail_in_the_middle_go_where_they_were_to_go(run) -> None:
+    letters = Channel("picky.dead_letter", "picky", DEAD_LETTER, DEAD_LETTER_SCHEMA, ("x",))
+    reports = run(
+        Given(10),
+        stage("odd", odd),
+        stage(
+            "picky",
+            not_seven,
+            outputs={MAIN_OUTPUT: NUMBERS, DEAD_LETTER: DEAD_LETTER_SCHEMA},
+            channels={DEAD_LETTER: (letters,)},
+            on_error=OnError.DEAD_LETTER,
+        ),
+        stage("out", None, passes_on=None, outputs={}),
+    )
+    assert reports["picky"].bad_rows == 1
+    assert reports["picky"].rows_out == {MAIN_OUTPUT: 4, DEAD_LETTER: 1}
+    assert [segment.channel for segment in reports["picky"].segments] == ["picky.dead_letter"]
+    assert reports["out"].rows_in == 4
+
+
+def test_what_fails_is_named_after_its_own_operator(run) -> None:
+    with pytest.raises(OperatorFailure, match='the function of \\\\"picky\\\\" raised ValueError: seven'):
+        run(Given(10), stage("odd", odd), stage("picky", not_seven), stage("out", None, passes_on=None, outputs={}))
+
+
+def test_a_function_that_returns_the_wrong_thing_is_named_too(run) -> None:
+    with pytest.raises(OperatorFailure, match='\\\\"wrong\\\\": '):
+        run(Given(10), stage("odd", odd), stage("wrong", lambda batch: 5, passes_on=None))
+
+
+def test_nothing_that_nobody_reads_is_kept(run) -> None:
+    seen: list[int] = []
+    counting = stage("out", lambda batch: seen.append(batch.num_rows), passes_on=None, outputs={})
+    reports = run(Given(40_000), stage("numbers"), counting)
+    assert reports["out"].rows_in == sum(seen) == 40_000
+    assert max(seen) <= bundle.CHAIN_BATCH_ROWS
+    assert not counting.keeps(MAIN_OUTPUT)
