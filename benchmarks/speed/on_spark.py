@@ -21,7 +21,7 @@ from due_source import DueSource
 from functions import CHAIN, ArrowFunction, fused, split, steps
 from top_n import BOARD, best_of_boards
 
-from penstock import Settings, Topology, sinks, sources
+from penstock import Settings, Topology, aggregates, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
@@ -53,18 +53,14 @@ def operators_of(workload: str) -> list[tuple[ArrowFunction, str]]:
     return []
 
 
-def count(frame: Any) -> Any:
-    return frame.groupBy("word").count()
-
-
 def topology_of(workload: str, source: Any, instances: int = 2) -> Topology:
     topology = Topology(workload)
     last: Output = topology.source("rows", source, instances=instances)
     for number, (function, schema) in enumerate(operators_of(workload)):
         last = topology.map(f"step{number}", function, inputs=last, schema=schema, instances=instances)
     if workload == "word-count":
-        last = topology.keyed(
-            "count", count, inputs=last, key="word", schema="word string, count long", tasks=TASKS, instances=2
+        last = topology.aggregate(
+            "count", {"count": aggregates.count()}, inputs=last, key="word", tasks=TASKS, instances=2
         )
     if workload == "top-n":
         last = topology.keyed("best", best_of_boards, inputs=last, key="board", schema=BOARD, tasks=TASKS, instances=2)

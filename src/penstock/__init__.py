@@ -13,13 +13,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import sinks, sources
+    from penstock import aggregates, sinks, sources
     from penstock.control.handle import Handle
     from penstock.errors import PenstockError
     from penstock.settings import Settings
     from penstock.topology.declare import Output, Topology
 
-__all__ = ["Output", "PenstockError", "Settings", "Topology", "run", "sinks", "sources"]
+__all__ = ["Output", "PenstockError", "Settings", "Topology", "aggregates", "run", "sinks", "sources"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -41,6 +41,6 @@ def run(topology: Topology, cluster: str | None = None, **options: Any) -> Handl
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("sinks", "sources"):
+    if name in ("aggregates", "sinks", "sources"):
         return importlib.import_module(f"penstock.{name}")
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

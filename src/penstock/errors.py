@@ -89,6 +89,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
     "BAD_OUTPUT_MODE": "A keyed operator's output mode is none of append, update and complete.",
     "BAD_SOURCE": "A source is declared with values that make no sense.",
+    "BAD_AGGREGATE": "An aggregation names a column that is not there, or cannot be aggregated that way.",
     "BAD_SINK": "A sink is declared with values that make no sense.",
     # the command line and settings
     "BAD_COMMAND": "The command line's words or options are off.",

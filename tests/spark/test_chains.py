@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from conftest import TEST_SETTINGS
 from written_rows import WAIT
 
-from penstock import Topology, sinks, sources
+from penstock import Topology, aggregates, sinks, sources
 from penstock.cluster.model import Placement
 from penstock.controller import plans
 from penstock.engine.changing import Changes
@@ -115,3 +116,40 @@ def test_it_goes_on_apart_what_was_left_as_one_and_the_other_way_round(local_hos
             assert (run.arrangement.chains == (CHAIN,)) is (settings is TEST_SETTINGS)
             assert run.wait(WAIT)
         assert written(tmp_path / "out") == [row for row in range(1, rows, 2) if row != 13]
+
+
+def test_declared_aggregates_are_combined_before_they_go_to_the_state(local_host, running, tmp_path: Path) -> None:
+    content, rows = sources.events(keys=20, seed=4), 30_000
+    made = Topology("aggregated")
+    events = made.source("events", sources.rate(20_000, content, rows=rows))
+    wanted = {
+        "rows": aggregates.count(),
+        "total": aggregates.sum("value"),
+        "least": aggregates.min("value"),
+        "average": aggregates.mean("value"),
+    }
+    made.sink("out", sinks.parquet(tmp_path / "out"), inputs=made.aggregate("sums", wanted, inputs=events, key="key"))
+    slot = local_host.cluster.slots[0]
+    together = Placement({name: {slot: 1} for name in ("events", "sums-combine", "sums", "out")}, {"sums": (slot,) * 8})
+    with running(made, local_host, placement=together) as run:
+        assert run.arrangement.chains == (("events", "sums-combine"),)
+        assert run.wait(WAIT)
+        combined, _ = run.statistics.totals("sums")
+        batches = run.statistics.batches("sums-combine")
+    assert combined <= 20 * batches, "a key comes once a batch"
+    last: dict[str, dict] = {}
+    for file in sorted((tmp_path / "out").rglob("part-*.parquet"), key=lambda file: file.name.split("-")[1]):
+        last |= {row["key"]: row for row in pq.ParquetFile(file).read().to_pylist()}
+    by_hand: dict[str, list[int]] = {}
+    for row in content.rows(0, rows).to_pylist():
+        by_hand.setdefault(row["key"], []).append(row["value"])
+    assert last == {
+        key: {
+            "key": key,
+            "rows": len(values),
+            "total": sum(values),
+            "least": min(values),
+            "average": pytest.approx(sum(values) / len(values)),
+        }
+        for key, values in by_hand.items()
+    }

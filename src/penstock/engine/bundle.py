@@ -158,6 +158,8 @@ class _Work:
     #: Rows by channel, and bytes by the slot that wrote them.
     rows_by_channel: dict[str, int] = field(default_factory=dict)
     traffic: dict[str, int] = field(default_factory=dict)
+    #: Rows of a stage that wants them all at once.
+    gathered: list[pa.RecordBatch] = field(default_factory=list)
     #: Rows by output, those that the next stage of a chain got among them.
     rows_out: dict[str, int] = field(default_factory=dict)
     busy: float = 0.0
@@ -224,8 +226,18 @@ class _Bundle:
             instance[0].count(piece, batch.num_rows, batch.nbytes)
             for first in range(0, batch.num_rows, rows):
                 self._stage(0, instance, batch.slice(first, rows) if batch.num_rows > rows else batch)
+        for index, work in enumerate(instance):
+            if work.gathered:
+                self._run_stage(index, instance, pa.concat_batches(work.gathered))
+                work.gathered.clear()
 
     def _stage(self, index: int, instance: list[_Work], batch: pa.RecordBatch) -> None:
+        if self.program.stages[index].gathers:
+            instance[index].gathered.append(batch)
+        else:
+            self._run_stage(index, instance, batch)
+
+    def _run_stage(self, index: int, instance: list[_Work], batch: pa.RecordBatch) -> None:
         """What one operator does with a batch, and then what those behind it in the chain do with what came out."""
         stage, work = self.program.stages[index], instance[index]
         began, cpu = time.perf_counter(), time.thread_time()

@@ -250,6 +250,7 @@ class FrameBuilder:
             on_error=operator.on_error,
             file_writer=self._file_writer(operator) if isinstance(operator, Sink) else None,
             passes_on=passes_on,
+            gathers=isinstance(operator, Map) and operator.gathers,
             output_column=output_column,
         )
 

@@ -60,6 +60,8 @@ class Stage:
     file_writer: FileWriter | None = None
     #: The output whose rows the next stage of a chain gets as they are, without a channel; None where there is none.
     passes_on: str | None = None
+    #: Whether the function is called once, with all rows that an instance has.
+    gathers: bool = False
     #: The column that names the output of a row, where a DataFrame function has several outputs.
     output_column: str | None = None
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from penstock.aggregates import Aggregate, checked
 from penstock.errors import Location, PenstockError
 from penstock.topology.definition import (
     DEAD_LETTER,
@@ -127,9 +128,11 @@ class Topology:
         selectivity: Selectivity | None = None,
         on_error: str = OnError.FAIL,
         chained: bool = True,
+        gather: bool = False,
     ) -> Output:
         """A stateless operator over an Arrow function: RecordBatch -> RecordBatch, an iterable of them, or,
-        with several `outputs`, a dict of either by output name. Rows stay in Arrow from end to end."""
+        with several `outputs`, a dict of either by output name. Rows stay in Arrow from end to end. With `gather` it
+        is called once for all rows that an instance has in a micro-batch."""
         where = Location.of_caller()
         policy = _policy(name, on_error, where)
         declared = _outputs(name, schema, outputs, where)
@@ -143,6 +146,7 @@ class Topology:
             selectivity=_selectivity(name, selectivity, declared, where),
             on_error=policy,
             chained=chained,
+            gathers=gather,
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
@@ -213,6 +217,58 @@ class Topology:
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
+
+    def aggregate(
+        self,
+        name: str,
+        aggregates: Mapping[str, Aggregate],
+        *,
+        inputs: Sequence[Input] | Input,
+        key: str | Sequence[str],
+        tasks: int = DEFAULT_TASKS,
+        instances: int = 1,
+        min_instances: int = 1,
+    ) -> Output:
+        """A keyed operator whose aggregates are declared, of penstock.aggregates: name of the column -> aggregate. It
+        gives the key and these columns, whenever they change. Rows are combined before they go to the state, by a map
+        "<name>-combine" with as many instances as the operators before it, so that it runs as one with them."""
+        where = Location.of_caller()
+        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
+        given = _as_sequence(inputs)
+        before = [self._declared(name, item, where) for item in given]
+        schema = before[0][0].outputs[before[0][1]]
+        combine, merge = checked(name, keys, aggregates, schema, where)
+        combined = self.map(
+            f"{name}-combine",
+            combine,
+            inputs=given,
+            schema=combine.schema,
+            instances=max(operator.instances for operator, _ in before),
+            gather=True,
+        )
+        return self.keyed(
+            name,
+            merge,
+            inputs=combined,
+            key=keys,
+            schema=merge.schema,
+            tasks=tasks,
+            instances=instances,
+            min_instances=min_instances,
+        )
+
+    def _declared(self, name: str, item: Input, where: Location) -> tuple[Operator, str]:
+        """The operator of an input, and which of its outputs."""
+        output = Output(item) if isinstance(item, str) else item
+        for operator in self._operators:
+            if isinstance(output, Output) and operator.name == output.operator and output.name in operator.outputs:
+                return operator, output.name
+        raise PenstockError(
+            "NO_INPUT",
+            f'"{name}" aggregates {item!r}, which was not declared before it.',
+            "Declare first what it reads: its columns have to be known.",
+            where,
+        )
 
     def sink(
         self,

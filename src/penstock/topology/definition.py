@@ -138,6 +138,8 @@ class Map(Operator):
     takes_dataframes: bool = False
     #: Into how many groups of keys its by-key inputs are split: the most instances that can share them.
     tasks: int = DEFAULT_TASKS
+    #: Whether an Arrow function is called once for an instance's rows of a micro-batch, and not batch by batch.
+    gathers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
