@@ -121,3 +121,36 @@ def test_nothing_that_nobody_reads_is_kept(run) -> None:
     assert reports["out"].rows_in == sum(seen) == 40_000
     assert max(seen) <= bundle.CHAIN_BATCH_ROWS
     assert not counting.keeps(MAIN_OUTPUT)
+
+
+@pytest.mark.parametrize(
+    ("given", "called_with"),
+    [
+        ((10, 20, 30), [60]),
+        ((4_000, 4_000, 4_000), [8_000, 4_000]),
+        ((5_000, 10, 10, 5_000, 10), [5_000, 20, 5_000, 10]),
+        ((70_000,), [65_536, 4_464]),
+        ((0, 0), [0]),
+    ],
+)
+def test_small_batches_are_joined_and_large_ones_cut(run, given, called_with) -> None:
+    seen: list[int] = []
+    reports = run(Given(*given), stage("out", lambda batch: seen.append(batch.num_rows), passes_on=None, outputs={}))
+    assert seen == called_with
+    assert reports["out"].rows_in == sum(given)
+
+
+def test_a_function_that_gathers_is_called_once(run) -> None:
+    seen: list[int] = []
+
+    def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+        seen.append(batch.num_rows)
+        return batch.slice(0, 3)
+
+    reports = run(
+        Given(40_000, 10), stage("odd", odd), stage("whole", whole, gathers=True), stage("out", None, None, outputs={})
+    )
+    assert seen == [20_005]
+    assert reports["whole"].rows_in == 20_005
+    assert reports["whole"].rows_out == {MAIN_OUTPUT: 3}
+    assert reports["out"].rows_in == 3
