@@ -26,6 +26,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from engine import measure_batches
 from results import Bar, finish, machine, write_results
 
 from penstock import sources
@@ -38,6 +39,8 @@ FILES = 40
 #: PyFlink's Python functions do a few thousand rows a second: it gets so many files of them only.
 FLINK_FILES = 2
 TIMEOUT = 1800.0
+#: Micro-batches of each round that are timed one by one.
+BATCHES = 40
 Say = Callable[[str], None]
 
 
@@ -124,18 +127,18 @@ class Data:
         return f"{self.of(workload)}-text"
 
 
-def write_data(folder: Path, rows: int, files: int) -> Data:
+def write_data(folder: Path, rows: int, files: int, names: Sequence[str] = ("sentences", "linear", "top-n")) -> Data:
     each = rows // files
     makers: dict[str, Callable[[int], pa.Table]] = {
         "sentences": lambda first: _table(sources.sentences(words=10, vocabulary=10_000, seed=1).rows(first, each)),
         "linear": lambda first: pa.table({"id": np.arange(first, first + each), "value": np.ones(each)}),
         "top-n": lambda first: _boards(first, each),
     }
-    for name, make in makers.items():
+    for name in names:
         (folder / name).mkdir(parents=True)
         (folder / f"{name}-text").mkdir()
         for index in range(files):
-            table = make(index * each)
+            table = makers[name](index * each)
             pq.write_table(table, folder / name / f"{index:04d}.parquet")
             if index < FLINK_FILES:
                 _write_text(table, name, folder / f"{name}-text" / f"{index:04d}.txt")
@@ -320,39 +323,65 @@ def latency(data: Data, warm_up: Data, rounds: int, full: float, say: Say) -> li
     return [Bar("3. latency p50 of ten operators: penstock / plain", statistics.median(ratios), 1.5, at_most=True)]
 
 
+# One micro-batch
+
+
+def one_batch(rounds: int, say: Say) -> list[Bar]:
+    """As `make bench-engine` has it."""
+    found = measure_batches(rounds, BATCHES)
+    ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
+    say("## One micro-batch, ms (an Arrow operator that does nothing; plain from a small file to nowhere)\n")
+    say("| part | penstock | plain |\n| --- | --- | --- |")
+    for part in found["plain"][0]:
+        cells = [statistics.median(one[part] for one in found[engine]) for engine in ("penstock", "plain")]
+        say(f"| {part} | {cells[0]:.1f} | {cells[1]:.1f} |")
+    say(f"\nRatio of totals by round: {', '.join(f'{one:.2f}' for one in ratios)}.\n")
+    return [Bar("4. one micro-batch: penstock / plain", statistics.median(ratios), 1.2, at_most=True)]
+
+
 # How cost grows
 
 
 def growth(folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
-    """Rows times operators a second, by the number of operators: what one operator's work costs."""
-    data = write_data(folder, 4_000_000, FILES)
-    say("## How cost grows\n\n| operators | rows/s | rows x operators/s |\n| --- | --- | --- |")
+    """By the number of operators in a row, of slots, and of rows."""
+    data = write_data(folder / "rows", 4_000_000, FILES, ["linear"])
+
+    def rate(operators: int, rows: Data, *more: str) -> float:
+        for one in (rows, warm_up):
+            _also_called(one, f"linear{operators}")
+        answers = [run(PENSTOCK, f"linear{operators}", rows, warm_up, *more)[0] for _ in range(rounds)]
+        found = rows.rows / statistics.median(answer["seconds"] for answer in answers)
+        print(f"growth: {operators} operators, {rows.rows} rows, {more}: {found:,.0f}", file=sys.stderr, flush=True)
+        return found
+
+    say("## How cost grows\n\n| operators in a row | rows/s | rows x operators/s |\n| --- | --- | --- |")
     work: dict[int, float] = {}
     for operators in (1, 2, 4, 8, 16, 32):
-        linear = Data(data.folder, data.rows)
-        rates = []
-        for _ in range(rounds):
-            answer, _peak = run(PENSTOCK, f"linear{operators}", _as(linear, operators), _as(warm_up, operators))
-            rates.append(data.rows / answer["seconds"])
-        work[operators] = statistics.median(rates) * operators
-        say(f"| {operators} | {statistics.median(rates):,.0f} | {work[operators]:,.0f} |")
+        found = rate(operators, data)
+        work[operators] = found * operators
+        say(f"| {operators} | {found:,.0f} | {work[operators]:,.0f} |")
+    say("\n| slots, on two cores | rows/s |\n| --- | --- |")
+    for slots in (1, 2, 4, 8, 16):
+        say(f"| {slots} | {rate(10, data, '--slots', str(slots)):,.0f} |")
+    say("\n| rows | rows/s |\n| --- | --- |")
+    for rows in (10_000, 100_000, 1_000_000, 10_000_000):
+        say(f"| {rows:,} | {rate(10, write_data(folder / str(rows), rows, FILES, ['linear'])):,.0f} |")
     say("")
     return [Bar("4. work/s with 32 operators / with 1", work[32] / work[1], 0.8, at_most=False)]
 
 
-def _as(data: Data, operators: int) -> Data:
+def _also_called(data: Data, name: str) -> None:
     """The same rows under the name of another workload."""
-    link = data.folder / f"linear{operators}"
+    link = data.folder / name
     if not link.exists():
         link.symlink_to(data.folder / "linear")
-    return data
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=2_000_000)
-    parser.add_argument("--parts", default="throughput,latency,growth")
+    parser.add_argument("--parts", default="throughput,latency,batch,growth")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     options = parser.parse_args()
     parts, workloads = options.parts.split(","), options.workloads.split(",")
@@ -372,6 +401,8 @@ def main() -> int:
         if "latency" in parts and "linear" in found:
             full = min(found["linear"][one.name].rate for one in (PENSTOCK, PLAIN))
             bars += latency(data, warm_up, options.rounds, full, say)
+        if "batch" in parts:
+            bars += one_batch(options.rounds, say)
         if "growth" in parts:
             bars += growth(Path(temporary) / "growth", warm_up, options.rounds, say)
     write_results("speed", lines, bars, machine())

@@ -91,11 +91,12 @@ def plain_frame(lines: Any, engine: str, workload: str) -> Any:
 
 
 def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> float:
+    instances = len(host.cluster.slots)
     schema = NUMBERS if workload.startswith("linear") else INPUT[workload]
     files = sources.files(folder, format="parquet", schema=schema, follow=False)
     held = StateFolder.hold(state)
     try:
-        with Run(topology_of(workload, files).definition(), host, held, host.settings) as run:
+        with Run(topology_of(workload, files, instances).definition(), host, held, host.settings) as run:
             started = time.perf_counter()
             if not run.wait(1800):
                 raise RuntimeError("it did not finish")
@@ -167,9 +168,10 @@ def main() -> int:
     parser.add_argument("folder")
     parser.add_argument("warm_up")
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--slots", type=int, default=2)
     options = parser.parse_args()
     settings, state = Settings(), StateFolder.hold(None)
-    provider = LocalCluster(slots=2, cores=1, task_threads=4)
+    provider = LocalCluster(slots=options.slots, cores=1, task_threads=max(4, options.slots))
     began = time.perf_counter()
     try:
         with SparkHost("speed", provider, settings, state.path / "logs", [str(Path(__file__).parent)]) as host:
