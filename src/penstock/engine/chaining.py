@@ -76,12 +76,15 @@ class Chaining:
         run = self._run
         with run.replacing:
             run.query(chain[0]).stop()
-            done = self._worked_off(parts[1:])
-            if done:
-                for part in parts[1:]:
-                    run.query(part[0]).stop()
-                run.arrangement.chain((*(one for one in self.chains if one not in parts), chain))
-            run.start_parts([chain[0]])
+            done = False
+            try:
+                done = self._worked_off(parts[1:])
+                if done:
+                    for part in parts[1:]:
+                        run.query(part[0]).stop()
+                    run.arrangement.chain((*(one for one in self.chains if one not in parts), chain))
+            finally:
+                run.start_parts([chain[0]])
         if done:
             run.happened(EventKind.ACTION, f"runs as one now: {' - '.join(chain)}", chain[0])
         else:

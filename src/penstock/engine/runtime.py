@@ -333,10 +333,15 @@ class Run:
                 self._let_in(operator)
 
     def start_parts(self, parts: Sequence[str]) -> None:
-        """Start queries anew, each named by its first operator, the later ones first."""
+        """Start queries anew, each named by its first operator, the later ones first. One that does not start is a
+        failure of the whole: rows would pile up before it for ever."""
         for name in reversed(parts):
-            self._start_query(name)
-            self._let_in(name)
+            try:
+                self._start_query(name)
+                self._let_in(name)
+            except PenstockError as error:
+                self._queries[name].fail(error)
+                raise
 
     def finish_batch(self, operator: str) -> None:
         """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""
