@@ -155,7 +155,8 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
     say(f"### {name}: {setting.machines} machines, one more\n")
     table(results, say)
     after = {chosen: middle(found, lambda one: one.measured.after) for chosen, found in results.items()}
-    converged = {chosen: middle(found, lambda one: one.measured.convergence) for chosen, found in results.items()}
+    # By the thesis: within the paper's 5% the noise of two cores often stays out of reach, for all of them.
+    converged = {chosen: middle(found, lambda one: one.measured.convergence_sigma) for chosen, found in results.items()}
     bars = []
     for chosen in (STELA, OURS):
         picks = {", ".join(one.new) for one in results[chosen]}
@@ -168,7 +169,12 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
                 f"{who}: after / Storm's default (paper: {setting.paper:.2f})", mine / after[STORM], 1.0, at_most=False
             ),
             Bar(f"{who}: after / least link load", mine / after[LINK], 1.0, at_most=False),
-            Bar(f"{who}: convergence / Storm's default", converged[chosen] / converged[STORM], 1.0, at_most=True),
+            Bar(
+                f"{who}: convergence (thesis) / Storm's default",
+                converged[chosen] / converged[STORM],
+                1.0,
+                at_most=True,
+            ),
             Bar(f"{who}: s at zero throughput", middle(results[chosen], at_zero), 0, at_most=True),
         ]
     return bars
