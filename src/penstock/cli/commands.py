@@ -106,7 +106,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     from penstock.cli.summary_page import print_summary
 
     # A session that ends under the gateway's feet is not worth a log line; failures come to us as exceptions.
+    # Py4J writes most of these to a logger of its own, and some to the root.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
+    logging.getLogger().addFilter(
+        lambda record: not record.pathname.endswith(("py4j/java_gateway.py", "py4j/clientserver.py"))
+    )
     console = open_console()
     order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal)
     summary, code = run_topology(order, open_screen(console, as_json))

@@ -14,7 +14,7 @@ from penstock.errors import ERRORS
 
 START = """\
 import pyarrow as pa
-from penstock import Topology, sinks, sources
+from penstock import Topology, aggregates, sinks, sources
 
 def same(batch):
     return batch
@@ -70,6 +70,10 @@ MISTAKES = {
     + LINES
     + f't.keyed("m", frame, inputs=s, key="sentence", {SCHEMA}, output_mode="all") #!\n'
     + OUT,
+    "BAD_AGGREGATE": START
+    + LINES
+    + 't.sink("o", sinks.noop(), inputs=s)\n'
+    + 't.aggregate("m", {"n": aggregates.sum("nothing")}, inputs=s, key="sentence") #!\n',
     "BAD_SOURCE": START + 's = t.source("s", sources.rate(-1)) #!\n',
     "BAD_SINK": START + LINES + 't.sink("out", sinks.parquet(""), inputs=s) #!\n',
     "NO_TOPOLOGY": '"""Nothing here.""" #!\n',
