@@ -16,7 +16,13 @@ import pytest
 from penstock.control.registry import FOLDER_VARIABLE
 
 TOPOLOGY = Path(__file__).with_name("slow_middle.py")
-SETTINGS = {"sample_seconds": 1, "window_samples": 10, "cooldown_seconds": 20, "measure_seconds": 10}
+SETTINGS = {
+    "sample_seconds": 1,
+    "window_samples": 10,
+    "window_least_samples": 8,
+    "cooldown_seconds": 20,
+    "measure_seconds": 10,
+}
 REQUIRED = 330
 WAIT = 240.0
 
@@ -47,22 +53,32 @@ def test_a_throughput_that_one_machine_cannot_give(tmp_path: Path, policy: str) 
             assert time.monotonic() < deadline, f"{what}: {command('events')}"
             time.sleep(2)
 
+    def story() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = command("events")["events"]
+        return found
+
     def throughput() -> float:
         return sum(sink["throughput"] or 0.0 for sink in command("status")["sinks"])
 
     try:
         wait_until("it runs", lambda: command("ps")["running"])
-        wait_until("a second machine", lambda: len(command("status")["machines"]) == 2)
+        wait_until("it was scaled and measured", lambda: any("convergence" in one["fields"] for one in story()))
         wait_until("the throughput", lambda: throughput() >= REQUIRED * 0.95)
-        instances = {one["name"]: one["instances"] for one in command("status")["operators"]}
-        assert instances == {"numbers": 1, "slow": 2, "out": 1}
-        story = command("events")["events"]
-        assert any(one["kind"] == "decision" and "congested: slow" in one["reason"] for one in story)
-        wait_until("it is measured", lambda: any("convergence" in one["fields"] for one in command("events")["events"]))
+        [slow] = [one for one in command("status")["operators"] if one["name"] == "slow"]
+        assert slow["instances"] == 2
+        told = [(one["kind"], one["subject"], one["reason"]) for one in story()]
+        assert any(kind == "decision" and "congested: slow" in reason for kind, _, reason in told)
+        assert any(who == "scale-out" and reason.startswith("done") for _, who, reason in told)
+        # What waits uses no core, so the machine may have been given back since; its instances were not.
+        assert not any(who == "scale-out" and kind == "fault" for kind, who, _ in told)
         assert command("stop")["ended"]
         assert topology.wait(WAIT) == 0
     finally:
         if topology.poll() is None:
             topology.send_signal(signal.SIGTERM)
-            topology.wait(60)
+            try:
+                topology.wait(60)
+            except subprocess.TimeoutExpired:
+                topology.kill()
+                topology.wait()
         topology.stdout.close()
