@@ -130,6 +130,16 @@ class Combine:
             values = batch.column(column)
             columns.append(values.cast(part.type) if part.arrow == "sum" else values)
             asked.append((str(len(columns) - 1), part.arrow, *([part.options] if part.options else [])))
+        return self._grouped(columns, asked)
+
+    def fold(self, combined: pa.RecordBatch) -> pa.Table:
+        """Combined rows once more: of several parts of the rows, what it would be of all of them."""
+        parts = self._parts()
+        columns = [combined.column(name) for name in (*self.keys, *(name for name, _, _ in parts))]
+        asked = [(str(len(self.keys) + number), part.spark) for number, (_, part, _) in enumerate(parts)]
+        return self._grouped(columns, asked)
+
+    def _grouped(self, columns: list[pa.Array], asked: list[Any]) -> pa.Table:
         keys = [str(number) for number in range(len(self.keys))]
         rows = pa.table(columns, names=[str(number) for number in range(len(columns))])
         grouped = rows.group_by(keys, use_threads=False).aggregate(asked)

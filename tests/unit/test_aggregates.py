@@ -72,6 +72,17 @@ def test_rows_are_combined_by_key(keys, count) -> None:
     assert rows == by_hand(batch, keys)
 
 
+@pytest.mark.parametrize("keys", [("key",), ("key", "other")])
+def test_parts_are_folded_into_what_the_whole_would_be(keys) -> None:
+    batch = drawn(700)
+    combine = Combine(keys, ALL, ROWS)
+    parts = pa.concat_tables([combine(batch.slice(first, 150)) for first in range(0, 700, 150)])
+    [joined] = parts.combine_chunks().to_batches()
+    found, whole = combine.fold(joined), combine(batch)
+    assert found.schema == whole.schema
+    assert sorted(found.to_pylist(), key=str) == sorted(whole.to_pylist(), key=str)
+
+
 def test_a_key_may_be_called_what_arrow_calls_a_result() -> None:
     schema = pa.schema([("value_sum", pa.string()), ("value", pa.int64())])
     batch = pa.record_batch([["x", "x", "y"], [1, 2, 3]], schema=schema)

@@ -39,6 +39,9 @@ class Seats:
             self._asked.at = time.time()
         return self._bundles()
 
+    def instances(self) -> int:
+        return max(sum(bundle.instances for bundle in self._bundles()), 1)
+
     def partitions(self, shares: Sequence[Share]) -> Partitions:
         self._asked.shares.append([share.bundle for share in shares])
         return [(share.as_descriptor(), self.executor(share.bundle.slot)) for share in shares]

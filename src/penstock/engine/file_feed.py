@@ -73,7 +73,9 @@ class FileFeed(SourceFeed):
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         end = self.position
-        while admitted > 0 and end < len(self._files):
+        # Few as they may be: a file for every instance, or some would have nothing to do.
+        least = self.position + self._seats.instances() if admitted else 0
+        while (admitted > 0 or end < least) and end < len(self._files):
             admitted -= max(self._files[end].bytes, 1)
             end += 1
         return json.dumps(end) if end else None

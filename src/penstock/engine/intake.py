@@ -80,6 +80,8 @@ class Intake:
         self.paused = False
         self.turn = Turn()
         self.throttled = False
+        #: Whether all that will ever come is there: then Spark need not be kept waiting for more.
+        self.nothing_more = False
 
     def add(self, supply: Supply) -> None:
         self._supplies.append(supply)
@@ -100,6 +102,12 @@ class Intake:
         with self._gate:
             self.paused = paused
         self._channels.notify()
+
+    def expect_nothing_more(self) -> None:
+        """What is there is all: who writes to it has ended for good."""
+        if not self.nothing_more:
+            self.nothing_more = True
+            self._channels.notify()
 
     @property
     def in_batch(self) -> bool:
@@ -144,8 +152,10 @@ class Intake:
         deadline = self._clock() + PATIENCE
         self._look()
         if self.turn.empty_polls or self._patient_at_once:
-            while not self._ready() and (now := self._clock()) < deadline:
-                self._channels.wait(self._ready, min(deadline - now, self._next_change(now)))
+            while not self._ready() and not self.nothing_more and (now := self._clock()) < deadline:
+                self._channels.wait(
+                    lambda: self._ready() or self.nothing_more, min(deadline - now, self._next_change(now))
+                )
                 self._look()
         ready = self._ready()
         self.turn.empty_polls += not ready
@@ -168,7 +178,9 @@ class Intake:
 
     def _earliest_start(self) -> float:
         """Not much sooner than the fixed cost of a batch after the last one: an operator with few rows should not spend
-        more than about half of its time on overhead."""
+        more than about half of its time on overhead. When no more will come there is nothing to wait for."""
+        if self.nothing_more:
+            return 0.0
         return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)
 
     def _next_change(self, now: float) -> float:

@@ -14,7 +14,7 @@ FIRST_ROWS = 500
 #: Under more load than is worked off, batches grow until their fixed cost is no more than this share of them; step by
 #: step, and back again when nothing waits.
 FIXED_SHARE = 0.04
-LONGER = 1.5
+LONGER = 2.0
 SHORTER = 0.7
 #: The first batch where Spark SQL does the work, for which so many rows are nothing.
 FIRST_ROWS_OF_SQL = 20_000
@@ -54,21 +54,25 @@ class Pacer:
         where Spark did the work, which does not say how much of the time was for rows. So many are `waiting` now."""
         if rows <= 0:
             return
-        self._aim(waiting >= rows >= 0.9 * int(self._size))
-        # Where the fixed cost eats the interval, rows still get a fair part: progress matters more than punctuality.
+        full = rows >= 0.9 * int(self._size)
         if busy is None:
-            # The fastest batch ever stands for the fixed cost; so many seconds again may go to rows.
+            # The fastest batch ever stands for the fixed cost.
             self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
-            took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
         else:
             fixed = max(seconds - busy, 0.0)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
+        self._aim(full and waiting >= rows)
+        # Where the fixed cost eats the interval, rows still get a fair part: progress matters more than punctuality.
+        if busy is None:
+            took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
+        else:
             took, wanted = busy, max(self._target - self.overhead, self._target / 2)
         ratio = max(SHRINK, min(GROWTH, wanted / max(took, 1e-9)))
         if ratio < 1:
             self._size = min(self._size, max(rows * ratio, 1))
-        elif rows >= 0.9 * int(self._size):
-            self._size = min(self._size * ratio, self.most)
+        elif full:
+            # A batch may have been larger than asked for: files are read whole.
+            self._size = min(max(self._size, rows) * ratio, self.most)
 
     def _aim(self, pressed: bool) -> None:
         if not pressed:

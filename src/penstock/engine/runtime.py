@@ -296,8 +296,23 @@ class Run:
             self.check()
             if self.finished:
                 return True
+            self._tell_who_is_the_last()
             time.sleep(POLL)
         return False
+
+    def _tell_who_is_the_last(self) -> None:
+        """Operators behind others that have ended need not wait for more before they end too."""
+        ended: set[str] = set()
+        for operator in self.definition.operators:
+            query = self._queries[operator.name]
+            before = [stream.producer for stream in self.definition.inputs_of(operator.name)]
+            if query.operator is not operator and query.operator.name in ended:
+                ended.add(operator.name)
+            elif query.feeds and all(name in ended for name in before):
+                if before or all(feed.drained for feed in query.feeds):
+                    query.intake.expect_nothing_more()
+                if query.drained:
+                    ended.add(operator.name)
 
     def backlog(self, operator: str) -> int:
         """Rows that wait in front of an operator; in front of a rate source, those that are due and not emitted."""

@@ -20,6 +20,7 @@ MOST_THREADS = 2
 
 
 def prepare() -> None:
+    # Aggregates and files: loaded at their first use, they would cost every worker half a second.
     import pyspark.sql.pandas.serializers
     import pyspark.worker  # noqa: F401
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from penstock import aggregates
+from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
@@ -154,3 +156,29 @@ def test_a_function_that_gathers_is_called_once(run) -> None:
     assert reports["whole"].rows_in == 20_005
     assert reports["whole"].rows_out == {MAIN_OUTPUT: 3}
     assert reports["out"].rows_in == 3
+
+
+def test_what_can_be_folded_is_folded_on_the_way(run, monkeypatch) -> None:
+    monkeypatch.setattr(bundle, "FOLD_ROWS", 10_000)
+    combine = Combine(("n",), {"count": aggregates.count()}, NUMBERS)
+    calls: list[int] = []
+
+    class Counting:
+        def __call__(self, batch):
+            calls.append(batch.num_rows)
+            return combine(batch)
+
+        fold = staticmethod(combine.fold)
+
+    collected: list[pa.RecordBatch] = []
+    reports = run(
+        Given(*[5_000] * 7),
+        stage("numbers"),
+        stage("combine", Counting(), outputs={MAIN_OUTPUT: combine.schema}, gathers=True),
+        stage("out", collected.append, passes_on=None, outputs={}),
+    )
+    assert calls == [10_000, 10_000, 10_000, 5_000]
+    rows = [row for batch in collected for row in batch.to_pylist()]
+    assert sorted(rows, key=lambda row: row["n"]) == [{"n": n, "count": 7} for n in range(5_000)]
+    assert reports["combine"].rows_in == 35_000
+    assert reports["combine"].rows_out == {MAIN_OUTPUT: 5_000}
