@@ -121,6 +121,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         drain_and_check(run, tmp_path)
 
 
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_more_instances_than_tasks_after_a_repartition(standalone_host, running, tmp_path: Path) -> None:
     slots = standalone_host.cluster.slots

@@ -119,6 +119,10 @@ def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) 
             run.monitor.restart(time.time())
             assert not run.wait(seconds)
             snapshot = run.snapshot()
+            deadline = time.monotonic() + 60
+            while not snapshot.complete and time.monotonic() < deadline:  # on busy cores a batch may take seconds
+                assert not run.wait(0.2)
+                snapshot = run.snapshot()
             segments = tmp_path / "kept" / "segments"
             rows_of = {name: rows_in_segments(segments, name) for name in ("rows", "work")}  # a stop deletes them
             assert run.stop()
