@@ -160,19 +160,23 @@ def parts(durations: list[dict[str, int]]) -> dict[str, float]:
 
 
 class PeakMemory:
-    """The most resident memory of this process and its descendants, sampled ten times a second."""
+    """The most resident memory of a process (this one) and its descendants, sampled ten times a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int | None = None) -> None:
+        self._root = psutil.Process(pid)
         self._peak = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
-        me = psutil.Process()
         while not self._over.wait(0.1):
             total = 0
-            for process in (me, *me.children(recursive=True)):
+            try:
+                processes = [self._root, *self._root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            for process in processes:
                 try:
                     total += process.memory_info().rss
                 except psutil.NoSuchProcess:

@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import venv
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from engine import measure_batches
+from engine import PeakMemory, measure_batches
 from results import Bar, finish, machine, write_results
 
 from penstock import sources
@@ -190,36 +188,6 @@ def run(engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) ->
             raise RuntimeError(f"{engine.name} on {workload}: {errors.read()[-2000:]}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return answer, peak
-
-
-class PeakMemory:
-    """The most resident memory of a process and its descendants, looked at five times a second."""
-
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-        self._peak = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            total = 0
-            try:
-                processes = [self._root, *self._root.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                return
-            for process in processes:
-                try:
-                    total += process.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self._peak = max(self._peak, total)
-
-    def stop(self) -> int:
-        self._over.set()
-        self._thread.join()
-        return self._peak >> 20
 
 
 # Throughput

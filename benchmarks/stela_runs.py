@@ -34,7 +34,7 @@ SETTINGS = Settings(
     backlog_policy="spill", batch_linger=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
 )
 #: A micro-batch costs a core some 0.35 s beside its rows (seen with ten operators on eight machines): with batches of
-#: this many seconds for each operator all of them together leave a third of two cores free.
+#: this many seconds for each operator all of them together take about 1.2 of two cores.
 INTERVAL_FOR_EACH = 0.3
 LEAST_INTERVAL = 2.0
 #: Seconds of the run that does not count.

@@ -38,8 +38,8 @@ REPORT_SCHEMA = pa.schema([("report", pa.binary())])
 #: Rows of a by-key channel are sorted by group in batches of at most this many: a reader that stops in the middle of
 #: a segment then still leaves work for every group.
 GROUP_BATCH_ROWS = 16_384
-#: A chain takes rows through all its functions in batches of this many, which stay in the processor's cache. Four
-#: functions over sentences took 10 to 15% less time than with 50,000 rows; calls of cheap functions still cost little.
+#: A chain takes rows through all its functions in batches of this many, to stay in the processor's cache (see
+#: docs/design/0011); calls of cheap functions still cost little.
 CHAIN_BATCH_ROWS = 16_384
 #: A stage that wants all rows, and whose function can fold parts of them, does so when it has this many.
 FOLD_ROWS = 262_144
