@@ -391,7 +391,10 @@ def _fold(stage: Stage, work: _Work) -> None:
     if stage.function is None or not work.gathered:
         return
     began, cpu = time.perf_counter(), time.thread_time()
-    work.folded += stage.function(_joined(work.gathered)).combine_chunks().to_batches()
+    try:
+        work.folded += stage.function(_joined(work.gathered)).combine_chunks().to_batches()
+    except Exception as error:
+        raise failure(stage, error) from error
     work.gathered, work.gathered_rows = [], 0
     work.busy += time.perf_counter() - began
     work.cpu += time.thread_time() - cpu

@@ -182,3 +182,16 @@ def test_what_can_be_folded_is_folded_on_the_way(run, monkeypatch) -> None:
     assert sorted(rows, key=lambda row: row["n"]) == [{"n": n, "count": 7} for n in range(5_000)]
     assert reports["combine"].rows_in == 35_000
     assert reports["combine"].rows_out == {MAIN_OUTPUT: 5_000}
+
+
+def test_what_fails_while_it_is_folded_is_named(run, monkeypatch) -> None:
+    monkeypatch.setattr(bundle, "FOLD_ROWS", 10)
+
+    class Failing:
+        def __call__(self, batch):
+            raise ValueError("no")
+
+        fold = __call__
+
+    with pytest.raises(OperatorFailure, match='the function of \\\\"sums\\\\" raised ValueError: no'):
+        run(Given(20), stage("numbers"), stage("sums", Failing(), passes_on=None, gathers=True))
