@@ -13,10 +13,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cluster.provider import Executor
 from penstock.engine import spark_internals
-from penstock.engine.bundle import executor_id, warm
+from penstock.engine.bundle import warm
 from penstock.engine.host import SparkHost
 from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing, repartition_state
 from penstock.engine.state_placement import StatePartition
+from penstock.engine.worker import executor_id
 
 WAIT = 60
 

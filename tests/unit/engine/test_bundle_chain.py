@@ -12,7 +12,7 @@ from penstock import aggregates
 from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
-from penstock.engine import bundle
+from penstock.engine import bundle, instance, worker
 from penstock.engine.failures import OperatorFailure
 from penstock.engine.manifest import BundleReport
 from penstock.engine.program import Program, Stage
@@ -56,7 +56,7 @@ def stage(name: str, function=None, passes_on: str | None = MAIN_OUTPUT, **more)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(bundle, "_task", lambda: (7, 3))
+    monkeypatch.setattr(worker, "running_task", lambda: (7, 3))
 
     def work(reader: Given, *stages: Stage, instances: int = 1) -> dict[str, BundleReport]:
         program = Program(stages, reader, SegmentStore(str(tmp_path)))
@@ -121,7 +121,7 @@ def test_nothing_that_nobody_reads_is_kept(run) -> None:
     counting = stage("out", lambda batch: seen.append(batch.num_rows), passes_on=None, outputs={})
     reports = run(Given(40_000), stage("numbers"), counting)
     assert reports["out"].rows_in == sum(seen) == 40_000
-    assert max(seen) <= bundle.CHAIN_BATCH_ROWS
+    assert max(seen) <= instance.CHAIN_BATCH_ROWS
     assert not counting.keeps(MAIN_OUTPUT)
 
 
@@ -159,7 +159,7 @@ def test_a_function_that_gathers_is_called_once(run) -> None:
 
 
 def test_what_can_be_folded_is_folded_on_the_way(run, monkeypatch) -> None:
-    monkeypatch.setattr(bundle, "FOLD_ROWS", 10_000)
+    monkeypatch.setattr(instance, "FOLD_ROWS", 10_000)
     combine = Combine(("n",), {"count": aggregates.count()}, NUMBERS)
     calls: list[int] = []
 
@@ -185,7 +185,7 @@ def test_what_can_be_folded_is_folded_on_the_way(run, monkeypatch) -> None:
 
 
 def test_what_fails_while_it_is_folded_is_named(run, monkeypatch) -> None:
-    monkeypatch.setattr(bundle, "FOLD_ROWS", 10)
+    monkeypatch.setattr(instance, "FOLD_ROWS", 10)
 
     class Failing:
         def __call__(self, batch):

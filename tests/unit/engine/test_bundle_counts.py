@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.channels.segments import SegmentFile, SegmentStore
-from penstock.engine import bundle
+from penstock.engine import bundle, worker
 from penstock.engine.manifest import BundleReport
 from penstock.engine.program import Program, Stage
 from penstock.engine.readers import ChannelReader
@@ -34,7 +34,7 @@ def piece(segment: SegmentFile, start: int, stop: int, producer: str, spread: Sp
 
 
 def report_of(store: SegmentStore, pieces: list[Piece], instances: int, monkeypatch) -> BundleReport:
-    monkeypatch.setattr(bundle, "_task", lambda: (7, 0))
+    monkeypatch.setattr(worker, "running_task", lambda: (7, 0))
     stage = Stage("m", Location("x.py", 1), None, {MAIN_OUTPUT: SCHEMA}, {})
     program = Program((stage,), ChannelReader(store), store)
     [report] = bundle._Bundle(program, Descriptor("a/0", instances, tuple(pieces), None)).run()
@@ -69,5 +69,5 @@ def test_memory_is_that_of_the_process_now(store, monkeypatch) -> None:
 
 
 def test_a_process_that_is_gone_has_no_memory() -> None:
-    assert bundle.resident_bytes(os.getpid()) is not None
-    assert bundle.resident_bytes(2**30) is None
+    assert worker.resident_bytes(os.getpid()) is not None
+    assert worker.resident_bytes(2**30) is None

@@ -1,0 +1,71 @@
+"""What a worker process of Spark knows of itself: its executor, its task, its memory, its threads."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import resource
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark import TaskContext
+
+
+@functools.cache
+def prepare() -> None:
+    """Once per worker process: PySpark collects garbage after every task, which takes tens of milliseconds with pandas
+    and pyarrow loaded. What is loaded now stays anyway, so it is taken out of the collector's sight."""
+    gc.collect()
+    gc.freeze()
+
+
+def executor_id() -> str | None:
+    """The executor this worker belongs to; None where there is none, or it cannot be known."""
+    found = executor()
+    return found[0] if found else None
+
+
+@functools.cache
+def executor() -> tuple[str, int] | None:
+    """The executor's id and process. Spark does not tell its Python workers, but the executor's command line says it,
+    two generations up (executor, daemon, worker); None where there is no such thing to read."""
+    pid = os.getpid()
+    for _ in range(4):
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            return None
+        if b"--executor-id" in arguments:
+            return arguments[arguments.index(b"--executor-id") + 1].decode(), pid
+        pid = int(parent)
+    return None
+
+
+def resident_bytes(pid: int) -> int | None:
+    """The resident memory of a process now (getrusage knows only the most there ever was); None where there is no
+    /proc to say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return None
+
+
+@functools.cache
+def threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="instance")
+
+
+@functools.cache
+def host_name() -> str:
+    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+
+
+def running_task() -> tuple[int, int]:
+    """(batch, partition) of the running Spark task."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a bundle runs only inside a Spark task")
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0), context.partitionId()
