@@ -57,7 +57,7 @@ def written(folder: Path) -> list[int]:
 def test_one_query_does_the_work_of_four_operators(local_host, running, tmp_path: Path) -> None:
     with running(topology(tmp_path, 5000, rows=10_000), local_host, placement=on_one_slot(local_host)) as run:
         assert run.arrangement.chains == (CHAIN,)
-        assert len(run.queries()) == 2
+        assert len(run.queries.all()) == 2
         assert run.wait(WAIT)
         snapshot = run.snapshot()
         channels = run.channels

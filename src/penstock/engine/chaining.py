@@ -57,11 +57,11 @@ class Chaining:
             parts = _parts(chain, together)
             if len(parts) == 1:
                 continue
-            with run.replacing:
+            with run.queries.replacing:
                 run.query(chain[0]).stop()
                 others = tuple(one for one in self.chains if one != chain)
                 run.arrangement.chain((*others, *(part for part in parts if len(part) > 1)))
-                run.start_parts([part[0] for part in parts])
+                run.queries.start_parts([part[0] for part in parts])
             shown = " | ".join(" - ".join(part) for part in parts)
             run.happened(EventKind.ACTION, f"runs apart now: {shown}", chain[0])
 
@@ -74,7 +74,7 @@ class Chaining:
 
     def _join(self, chain: tuple[str, ...], parts: list[tuple[str, ...]]) -> None:
         run = self._run
-        with run.replacing:
+        with run.queries.replacing:
             run.query(chain[0]).stop()
             done = False
             try:
@@ -84,7 +84,7 @@ class Chaining:
                         run.query(part[0]).stop()
                     run.arrangement.chain((*(one for one in self.chains if one not in parts), chain))
             finally:
-                run.start_parts([chain[0]])
+                run.queries.start_parts([chain[0]])
         if done:
             run.happened(EventKind.ACTION, f"runs as one now: {' - '.join(chain)}", chain[0])
         else:

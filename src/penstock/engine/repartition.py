@@ -98,7 +98,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     """Cut the state of a keyed operator into so many tasks; its instances stay what and where they are."""
     was = check_repartition(run.definition, operator, tasks, run.placement.total(operator)).tasks
     began = time.monotonic()
-    with run.stopped(operator):
+    with run.queries.stopped(operator):
         begin(run.catalog, operator, tasks)
         try:
             seconds = _rewrite(run, operator, tasks)
@@ -128,7 +128,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
         except (PySparkException, Py4JError) as error:
             if "LAST_BATCH_FAILED" not in str(error):
                 raise
-        run.finish_batch(operator)
+        run.queries.finish_batch(operator)
     raise _failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")
 
 
