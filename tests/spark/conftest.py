@@ -1,6 +1,7 @@
 """Real Spark for the tests. PySpark has one JVM a process, so hosts are shared and started one after the other.
 
-Tests that ask for `local_host` come first, then those for `standalone_host`: each is started once.
+Tests that ask for `local_host` come first, then those for `standalone_host`: each is started once. Those that start a
+Spark of their own are last, and find none running.
 """
 
 from __future__ import annotations
@@ -30,17 +31,29 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
 
 
+SHARED = ("local_host", "standalone_host")
+
+
+def shared_host(item: pytest.Item) -> str | None:
+    """The host that a test shares with others; None if it starts its own."""
+    return next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark stay together, also when `make test` runs two processes side by side."""
+    """Tests that share a Spark stay together, also when `make test` runs two processes side by side; those with one of
+    their own stay together by file. What takes longest begins first, so that both processes end at about the same time.
+    """
 
-    def spark_of(item: pytest.Item) -> str:
-        names = getattr(item, "fixturenames", ())
-        return "standalone" if "standalone_host" in names else "local" if "local_host" in names else "own"
+    def turn(item: pytest.Item) -> int:
+        if not item.path.is_relative_to(HERE):
+            return len(SHARED) + 1
+        host = shared_host(item)
+        return SHARED.index(host) if host else len(SHARED)
 
-    mine = [item for item in items if item.path.is_relative_to(HERE)]
-    for item in mine:
-        item.add_marker(pytest.mark.xdist_group(spark_of(item)))
-    items.sort(key=lambda item: ("own", "local", "standalone").index(spark_of(item)))
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group(shared_host(item) or item.path.stem))
+    items.sort(key=turn)
 
 
 class Hosts:
@@ -87,6 +100,13 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     hosts = Hosts(tmp_path_factory.mktemp("hosts"))
     yield hosts
     hosts.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_other_spark(request: pytest.FixtureRequest, hosts: Hosts) -> None:
+    """For a test that starts its own Spark, in this process or beside it."""
+    if shared_host(request.node) is None:
+        hosts.stop()
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ BOUND = 400
 
 
 def settings(policy: str = "throttle") -> Settings:
-    return Settings(batch_interval=1.0, batch_linger=0.02, batch_rows=200, backlog_rows=BOUND, backlog_policy=policy)
+    return Settings(
+        batch_interval=1.0, batch_linger=0.02, batch_rows=200, backlog_rows=BOUND, backlog_policy=policy, chaining="off"
+    )
 
 
 def slow_chain(folder: Path, rows: int) -> Topology:

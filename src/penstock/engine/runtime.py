@@ -32,6 +32,7 @@ from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
+from penstock.strategies.mapping.chained import chained_round_robin
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.topology.definition import Source, TopologyDefinition
 
@@ -54,7 +55,7 @@ class Run:
         self.host = host
         self.state = state
         self.settings = settings
-        self.arrangement = Arrangement(placement or round_robin(definition, host.cluster), host.slots.usable)
+        self.arrangement = Arrangement(placement or self._dealt(), host.slots.usable)
         self._placement_given = placement is not None
         self.statistics = LiveStatistics()
         self.started_at = 0.0
@@ -69,6 +70,11 @@ class Run:
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
         self._monitoring: Monitoring | None = None
+
+    def _dealt(self) -> Placement:
+        """Where everything starts when nobody said where, now or in an earlier run."""
+        chained = self.settings.chaining == "on"
+        return (chained_round_robin if chained else round_robin)(self.definition, self.host.cluster)
 
     @property
     def environment(self) -> Environment:
@@ -140,7 +146,7 @@ class Run:
         self._environment = dataclasses.replace(environment, definition=self.definition)
         if not self._placement_given:
             again = arrangement.recorded(catalog, self.definition, self.host.cluster)
-            self.arrangement.plan(again or round_robin(self.definition, self.host.cluster))
+            self.arrangement.plan(again or self._dealt())
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
             self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")

@@ -45,14 +45,25 @@ def chains_of(definition: TopologyDefinition, placement: Placement) -> Chains:
     return tuple(found)
 
 
+def candidates(definition: TopologyDefinition) -> list[Stream]:
+    """Streams whose ends may run as one if they are placed alike; of every operator one output at most."""
+    found: dict[str, Stream] = {}
+    for stream in definition.streams:
+        ends = (definition.operator(stream.producer), definition.operator(stream.consumer))
+        if ends[0].instances == ends[1].instances and not _declared_apart(definition, stream):
+            found.setdefault(stream.producer, stream)
+    return list(found.values())
+
+
 def obstacle(definition: TopologyDefinition, placement: Placement, stream: Stream) -> str:
     """Why the two ends of a stream run apart; empty if they may run as one."""
+    return _declared_apart(definition, stream) or _placed_apart(placement, stream)
+
+
+def _declared_apart(definition: TopologyDefinition, stream: Stream) -> str:
     ends = (definition.operator(stream.producer), definition.operator(stream.consumer))
-    return (
-        next((why for operator in ends if (why := _cannot_be_chained(operator))), "")
-        or _rows_go_elsewhere(definition, stream)
-        or _placed_apart(placement, stream)
-    )
+    by_themselves = (why for operator in ends if (why := _cannot_be_chained(operator)))
+    return next(by_themselves, "") or _rows_go_elsewhere(definition, stream)
 
 
 def _rows_go_elsewhere(definition: TopologyDefinition, stream: Stream) -> str:
