@@ -87,6 +87,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_GROUPING": "A grouping does not fit the operator that reads the stream.",
     "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
+    "BAD_CHAINING": "An operator's flag `chained` or `gather` is neither True nor False.",
     "BAD_OUTPUT_MODE": "A keyed operator's output mode is none of append, update and complete.",
     "BAD_SOURCE": "A source is declared with values that make no sense.",
     "BAD_AGGREGATE": "An aggregation names a column that is not there, or cannot be aggregated that way.",

@@ -36,6 +36,7 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
     _check_selectivity(operator)
     _check_weight(operator)
     _check_on_error(operator)
+    _check_flags(operator)
     inputs = definition.inputs_of(operator.name)
     for stream in inputs:
         _check_grouping(stream, operator)
@@ -51,6 +52,17 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
         )
     if takes_dataframes(operator):
         _check_dataframe_outputs(operator)
+
+
+def _check_flags(operator: Operator) -> None:
+    flags = {"chained": operator.chained}
+    if isinstance(operator, Map):
+        flags["gather"] = operator.gathers
+    for what, value in flags.items():
+        if not isinstance(value, bool):
+            raise PenstockError(
+                "BAD_CHAINING", f'"{operator.name}" has {what}={value!r}.', "Use True or False.", operator.where
+            )
 
 
 def _check_columns(operator: Operator) -> None:

@@ -106,6 +106,17 @@ def test_bad_selectivity(selectivity):
     expect("BAD_SELECTIVITY", declare)
 
 
+@pytest.mark.parametrize("flags", [{"chained": "no"}, {"chained": 0}, {"gather": None}])
+def test_flags_are_yes_or_no(flags):
+    def declare():
+        topology, lines = one_source()
+        split = topology.map("split", same, inputs=[lines], schema=WORDS, **flags)  # <- here
+        topology.sink("out", FakeSink(), inputs=[split])
+        topology.definition()
+
+    expect("BAD_CHAINING", declare)
+
+
 @pytest.mark.parametrize("weight", [-1, float("nan"), float("inf"), "2", True])
 def test_bad_weight_of_a_sink(weight):
     def declare():

@@ -16,9 +16,11 @@ from penstock.topology.definition import Keyed, TopologyDefinition
 def chained_round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
     before = {stream.consumer: stream.producer for stream in candidates(definition)}
     firsts = {operator.name: operator.instances for operator in definition.operators if operator.name not in before}
-    slots = dict(deal(firsts, {}, cluster).instances)
-    for operator in definition.operators:  # in the order of the streams: the one before is there already
-        if operator.name in before:
-            slots[operator.name] = slots[before[operator.name]]
+    dealt = deal(firsts, {}, cluster).instances
+
+    def first_of(name: str) -> str:
+        return first_of(before[name]) if name in before else name
+
+    slots = {operator.name: dealt[first_of(operator.name)] for operator in definition.operators}
     tasks = {one.name: deal_tasks(one.tasks, slots[one.name]) for one in definition.operators if isinstance(one, Keyed)}
-    return Placement({operator.name: slots[operator.name] for operator in definition.operators}, tasks)
+    return Placement(slots, tasks)
