@@ -10,16 +10,19 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+from contents import content_of
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from penstock.topology.schema import schema_text
 
 SLOTS = 2
 BATCH_ROWS = 65_536
 
 
 class DueReader(DataSourceStreamReader):
-    def __init__(self, rate: float, began: float) -> None:
+    def __init__(self, workload: str, rate: float, began: float) -> None:
+        self._workload = workload
         self._rate = rate
         self._began = began
 
@@ -36,9 +39,9 @@ class DueReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         low, high = partition.value
+        content = content_of(self._workload)
         for first in range(low, high, BATCH_ROWS):
-            ids = np.arange(first, min(first + BATCH_ROWS, high), dtype=np.int64)
-            yield pa.record_batch([pa.array(ids), pa.array(ids.astype(np.float64))], names=["id", "value"])
+            yield content.rows(first, min(BATCH_ROWS, high - first))
 
     def commit(self, end: dict[str, int]) -> None:
         pass
@@ -53,7 +56,7 @@ class DueSource(DataSource):
         return "due"
 
     def schema(self) -> str:
-        return "id long, value double"
+        return schema_text(content_of(self.options["workload"]).schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return DueReader(float(self.options["rate"]), float(self.options["began"]))
+        return DueReader(self.options["workload"], float(self.options["rate"]), float(self.options["began"]))

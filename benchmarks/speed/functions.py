@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,12 @@ import pyarrow.parquet as pq
 ArrowFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
 #: Rows that a reader of files hands to the functions at once, where the engine leaves that to the user.
 BATCH_ROWS = 50_000
+#: Seconds at a rate that do not count, and that do.
+SETTLE, MEASURE = 15.0, 20.0
+#: Sines that an operator takes of a row where it is to have work.
+WORK_PASSES = 3
+#: Latencies that stand for those of a batch's rows.
+POINTS = 8
 
 
 def lower(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -54,8 +61,33 @@ class Step:
         return pa.record_batch([batch.column(0), value], names=["id", "value"])
 
 
+class Work:
+    """More of it: some 40 ns a row, so that what an engine adds for an operator is seen beside what it does."""
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        value = batch.column(1)
+        for _ in range(WORK_PASSES):
+            value = pc.sin(value)
+        return pa.record_batch([batch.column(0), value], names=["id", "value"])
+
+
 def steps(count: int) -> list[ArrowFunction]:
     return [Step(number) for number in range(count)]
+
+
+def quantiles(parts: list[tuple[float, float, int]]) -> dict[str, float]:
+    """p50 and p99 of rows that came in batches, each (shortest latency, longest, rows) and spread evenly in between."""
+    points = sorted(
+        (low + (high - low) * (index + 0.5) / POINTS, rows / POINTS)
+        for low, high, rows in parts
+        for index in range(POINTS)
+    )
+    total = sum(rows for _, rows in points)
+    found = {}
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        passed = itertools.accumulate(rows for _, rows in points)
+        found[name] = next(value for (value, _), so_far in zip(points, passed, strict=True) if so_far >= share * total)
+    return found
 
 
 def files_of(folder: str) -> list[str]:

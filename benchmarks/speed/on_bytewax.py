@@ -1,13 +1,16 @@
 """Bytewax, two processes, one worker each: `python -m bytewax.run on_bytewax:flow -i 0 -a ...`, or all of it at once:
 
-    python on_bytewax.py WORKLOAD FOLDER
+    python on_bytewax.py WORKLOAD FOLDER           throughput: all of a folder's rows
+    python on_bytewax.py linear FOLDER --rate R    latency: R rows a second, as they are due, for a while
 
-Items are Arrow batches where the functions take them: rows one by one were slower. Counting words is by key, which goes
-by items. Every worker says when it read its first item and when it was through with its last.
+Items are Arrow batches where the functions take them: rows one by one were slower. Counting and ranking are by key,
+which goes by items. Every worker says when it read its first item and when it was through with its last.
 """
 
 from __future__ import annotations
 
+import argparse
+import heapq
 import json
 import os
 import socket
@@ -16,17 +19,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import bytewax.operators as op
+import pyarrow as pa
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
-from functions import CHAIN, batches_of, files_of, split, steps
+from functions import CHAIN, MEASURE, SETTLE, batches_of, files_of, quantiles, split, steps
 
 PROCESSES = 2
+TOP = 10
+#: Seconds between two looks of a source at what is due.
+LOOK = 0.01
 WORKLOAD, FOLDER, TIMES = (os.environ.get(f"SPEED_{name}", "") for name in ("WORKLOAD", "FOLDER", "TIMES"))
+#: Rows a second that are due, and since when; no rate for rows that lie in files.
+RATE, BEGAN = (float(os.environ.get(f"SPEED_{name}") or 0) for name in ("RATE", "BEGAN"))
 
 
 def note(what: str) -> None:
@@ -58,12 +68,52 @@ class Files(FixedPartitionedSource[Any, int]):
         return FilePartition(for_part, resume_state or 0)
 
 
+class DuePartition(StatefulSourcePartition[Any, None]):
+    """Every second row: the two workers have one of these each."""
+
+    def __init__(self, index: int) -> None:
+        note("began")
+        self._next = index
+
+    def next_batch(self) -> list[Any]:
+        now = time.time()
+        if now > BEGAN + SETTLE + MEASURE:
+            raise StopIteration
+        ids = pa.array(range(self._next, int((now - BEGAN) * RATE), PROCESSES), pa.int64())
+        if not len(ids):
+            return []
+        self._next = ids[-1].as_py() + PROCESSES
+        return [pa.record_batch([ids, ids.cast(pa.float64())], names=["id", "value"])]
+
+    def next_awake(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=LOOK)
+
+    def snapshot(self) -> None:
+        return None
+
+
+class Due(FixedPartitionedSource[Any, None]):
+    def list_parts(self) -> list[str]:
+        return [str(index) for index in range(PROCESSES)]
+
+    def build_part(self, step_id: str, for_part: str, resume_state: None) -> DuePartition:
+        return DuePartition(int(for_part))
+
+
 class Nowhere(StatelessSinkPartition[Any]):
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, float, int]] = []
+
     def write_batch(self, items: list[Any]) -> None:
-        pass
+        since = time.time() - BEGAN
+        if RATE and since > SETTLE:
+            for batch in items:
+                first, last = (batch.column(0)[place].as_py() / RATE for place in (0, -1))
+                self._seen.append((since - last, since - first, batch.num_rows))
 
     def close(self) -> None:
         note("ended")
+        (Path(TIMES) / f"{os.getpid()}-latencies").write_text(json.dumps(self._seen))
 
 
 class ToNowhere(DynamicSink[Any]):
@@ -76,14 +126,31 @@ def counted(state: int | None, more: int) -> tuple[int, int]:
     return total, total
 
 
+def best_so_far(state: list[Any] | None, more: list[Any]) -> tuple[list[Any], list[Any]]:
+    best = heapq.nlargest(TOP, [*(state or []), *more])
+    return best, best
+
+
+def by_board(batch: pa.RecordBatch) -> list[tuple[str, list[Any]]]:
+    """The best of each board in a batch."""
+    found: dict[str, list[Any]] = {}
+    columns = (batch.column(name).to_pylist() for name in ("board", "item", "points"))
+    for board, item, points in zip(*columns, strict=True):
+        found.setdefault(board, []).append((points, item))
+    return [(board, heapq.nlargest(TOP, rows)) for board, rows in found.items()]
+
+
 def make() -> Dataflow:
     made = Dataflow("speed")
-    stream = op.input("in", made, Files())
+    stream = op.input("in", made, Due() if RATE else Files())
     if WORKLOAD == "word-count":
         # Counted by batch first, as an engine with partial aggregation would.
         stream = op.map("split", stream, split)
         stream = op.flat_map("count", stream, lambda batch: list(Counter(batch.column(0).to_pylist()).items()))
         stream = op.stateful_map("total", stream, counted)
+    elif WORKLOAD == "top-n":
+        stream = op.flat_map("boards", stream, by_board)
+        stream = op.stateful_map("best", stream, best_so_far)
     else:
         functions = CHAIN if WORKLOAD == "chain" else steps(10)
         for number, function in enumerate(functions):
@@ -104,9 +171,15 @@ def free_ports(count: int) -> list[int]:
 
 
 def main() -> None:
-    workload, folder = sys.argv[1:3]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("workload")
+    parser.add_argument("folder")
+    parser.add_argument("--rate", type=float, default=0.0)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as times:
-        environment = os.environ | {"SPEED_WORKLOAD": workload, "SPEED_FOLDER": folder, "SPEED_TIMES": times}
+        told = {"WORKLOAD": options.workload, "FOLDER": options.folder, "TIMES": times}
+        told |= {"RATE": str(options.rate), "BEGAN": str(time.time() + 1)}
+        environment = os.environ | {f"SPEED_{name}": value for name, value in told.items()}
         addresses = ";".join(f"127.0.0.1:{port}" for port in free_ports(PROCESSES))
         started = time.time()
         line = [sys.executable, "-m", "bytewax.run", "on_bytewax:flow", "-a", addresses]
@@ -120,6 +193,10 @@ def main() -> None:
         noted = {
             what: [float(file.read_text()) for file in Path(times).glob(f"*-{what}")] for what in ("began", "ended")
         }
+        latencies = [json.loads(file.read_text()) for file in Path(times).glob("*-latencies")]
+    if options.rate:
+        print(json.dumps(quantiles([tuple(one) for seen in latencies for one in seen])))
+        return
     began, ended = min(noted["began"]), max(noted["ended"])
     print(json.dumps({"seconds": ended - began, "start_up": began - started}))
 

@@ -1,7 +1,7 @@
 """Penstock and plain Structured Streaming, on local Spark with two cores.
 
 python on_spark.py ENGINE WORKLOAD FOLDER WARM_UP        throughput: all of a folder's rows
-python on_spark.py ENGINE WORKLOAD - WARM_UP --rate R    latency: R rows a second, made as they are due, for a while
+python on_spark.py ENGINE WORKLOAD - WARM_UP --rate R    latency: R rows a second, as they are due, for a while
 
 ENGINE is penstock, plain, or plain-fused (the functions by hand in one).
 """
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from contents import content_of
 from due_source import DueSource
-from functions import CHAIN, ArrowFunction, fused, split, steps
+from functions import CHAIN, MEASURE, SETTLE, ArrowFunction, Work, fused, quantiles, split, steps
 from top_n import BOARD, best_of_boards
 
 from penstock import Settings, Topology, aggregates, sinks, sources
@@ -26,7 +27,6 @@ from penstock.cluster.local import LocalCluster
 from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
-from penstock.monitor.latency import LatencySketch
 from penstock.topology.declare import Output
 
 TASKS = 8
@@ -38,8 +38,6 @@ SCHEMAS = {
 }
 INPUT = {"chain": "sentence string", "word-count": "sentence string", "top-n": "board string, item string, points long"}
 NUMBERS = "id long, value double"
-#: Seconds at a rate that do not count, and that do.
-SETTLE, MEASURE = 15.0, 20.0
 
 
 def operators_of(workload: str) -> list[tuple[ArrowFunction, str]]:
@@ -48,8 +46,10 @@ def operators_of(workload: str) -> list[tuple[ArrowFunction, str]]:
         return list(zip(CHAIN, SCHEMAS["chain"], strict=True))
     if workload == "word-count":
         return [(split, "word string")]
-    if workload.startswith("linear"):
-        return [(step, NUMBERS) for step in steps(int(workload.removeprefix("linear") or 10))]
+    if workload == "linear":
+        return [(step, NUMBERS) for step in steps(10)]
+    if workload.startswith("work"):
+        return [(Work(), NUMBERS)] * int(workload.removeprefix("work"))
     return []
 
 
@@ -90,9 +90,13 @@ def plain_frame(lines: Any, engine: str, workload: str) -> Any:
     return lines
 
 
+def mode_of(workload: str) -> str:
+    return "update" if workload in ("word-count", "top-n") else "append"
+
+
 def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> float:
     instances = len(host.cluster.slots)
-    schema = NUMBERS if workload.startswith("linear") else INPUT[workload]
+    schema = INPUT.get(workload, NUMBERS)
     files = sources.files(folder, format="parquet", schema=schema, follow=False)
     held = StateFolder.hold(state)
     try:
@@ -106,11 +110,11 @@ def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> flo
 
 
 def run_plain(host: SparkHost, engine: str, workload: str, folder: str, state: str) -> float:
-    schema = NUMBERS if workload.startswith("linear") else INPUT[workload]
+    schema = INPUT.get(workload, NUMBERS)
     lines = host.spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH).parquet(folder)
     started = time.perf_counter()
     writer = plain_frame(lines, engine, workload).writeStream.format("noop").option("checkpointLocation", state)
-    writer = writer.outputMode("update" if workload in ("word-count", "top-n") else "append")
+    writer = writer.outputMode(mode_of(workload))
     writer.trigger(availableNow=True).start().awaitTermination()
     return time.perf_counter() - started
 
@@ -121,7 +125,7 @@ def run_plain(host: SparkHost, engine: str, workload: str, folder: str, state: s
 def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str) -> dict[str, float]:
     held = StateFolder.hold(state)
     try:
-        source = sources.rate(rate, sources.numbers())
+        source = sources.rate(rate, content_of(workload))
         with Run(topology_of(workload, source).definition(), host, held, host.settings) as run:
             run.wait(SETTLE)
             run.monitor.restart(time.time())
@@ -136,29 +140,30 @@ def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str)
 def latency_of_plain(host: SparkHost, workload: str, rate: float, state: str) -> dict[str, float]:
     """From when a row is due to when its batch has been written, as for Penstock."""
     host.spark.dataSource.register(DueSource)
+    host.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     began = time.time()
-    rows = host.spark.readStream.format("due").option("rate", str(rate)).option("began", str(began)).load()
+    options = {"workload": workload, "rate": str(rate), "began": str(began)}
+    rows = host.spark.readStream.format("due").options(**options).load()
     ends: dict[int, float] = {}
 
     def write(frame: Any, batch: int) -> None:
         frame.write.format("noop").mode("overwrite").save()
         ends[batch] = time.time()
 
-    query = (
-        plain_frame(rows, "plain", workload).writeStream.foreachBatch(write).option("checkpointLocation", state).start()
-    )
+    writer = plain_frame(rows, "plain", workload).writeStream.foreachBatch(write).outputMode(mode_of(workload))
+    query = writer.option("checkpointLocation", state).start()
     time.sleep(SETTLE)
     counted_from = time.time()
     time.sleep(MEASURE)
-    sketch = LatencySketch()
+    parts = []
     for progress in query.recentProgress:
         [source] = progress["sources"]
         first, last = json.loads(source["startOffset"] or '{"row": 0}')["row"], json.loads(source["endOffset"])["row"]
         ended = ends.get(progress["batchId"], 0.0)
         if ended > counted_from and last > first:
-            sketch.add_range(ended - began - last / rate, ended - began - first / rate, last - first)
+            parts.append((ended - began - last / rate, ended - began - first / rate, last - first))
     query.stop()
-    return {"p50": sketch.quantile(0.5), "p99": sketch.quantile(0.99)}
+    return quantiles(parts)
 
 
 def main() -> int:

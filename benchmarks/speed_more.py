@@ -1,0 +1,112 @@
+"""Beside the throughput: latency at half of it, one micro-batch, and how cost grows."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine import measure_batches
+from results import Bar
+from speed_runs import BYTEWAX, FILES, FLINK, PENSTOCK, PLAIN, Data, Engine, run, write_data
+
+#: Micro-batches of each round that are timed one by one.
+BATCHES = 40
+#: Rows of the growth by operators and slots: enough that a run takes some seconds with one operator too.
+GROWTH_ROWS = 10_000_000
+Say = Callable[[str], None]
+#: Engine -> rows/s.
+Rates = Mapping[str, float]
+
+
+def latency(data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], say: Say) -> list[Bar]:
+    """Of Penstock and plain, each workload at half of the slower one's full throughput, so that both can hold it; of
+    the others, the ten operators in a row at half of their own."""
+    say("## Latency, ms: from when a row is due to when its batch has been written\n")
+    say("| workload | engine | rows/s | p50 (from - to) | p99 (from - to) |\n| --- | --- | --- | --- | --- |")
+    ratios: list[float] = []
+    for workload, rates in full.items():
+        rate = min(rates[one.name] for one in (PENSTOCK, PLAIN)) / 2
+        seen: dict[str, list[dict[str, float]]] = {PENSTOCK.name: [], PLAIN.name: []}
+        # Only the ratio of one workload is a bar; the others are looked at once.
+        for index in range(rounds if workload == "linear" else 1):
+            for one in (PENSTOCK, PLAIN) if index % 2 == 0 else (PLAIN, PENSTOCK):
+                seen[one.name].append(_latency_of(one, workload, data, warm_up, rate))
+        for name, found in seen.items():
+            say(f"| {workload} | {name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |")
+        if workload == "linear":
+            ratios = [one["p50"] / two["p50"] for one, two in zip(seen["penstock"], seen["plain"], strict=True)]
+            for other in (BYTEWAX, FLINK):
+                if other.name in rates:
+                    say(_row_of_another(other, data, warm_up, rates[other.name] / 2))
+    say("")
+    if not ratios:
+        return []
+    say(f"Ratio of the p50 of ten operators, by round: {', '.join(f'{one:.2f}' for one in ratios)}.\n")
+    return [Bar("3. latency p50 of ten operators: penstock / plain", statistics.median(ratios), 1.5, at_most=True)]
+
+
+def _latency_of(engine: Engine, workload: str, data: Data, warm_up: Data, rate: float) -> dict[str, float]:
+    answer: dict[str, Any] = run(engine, workload, data, warm_up, "--rate", str(rate))[0]
+    print(f"latency: {workload}: {engine.name} at {rate:,.0f}: {answer}", file=sys.stderr, flush=True)
+    return answer
+
+
+def _row_of_another(engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
+    try:
+        found = [_latency_of(engine, "linear", data, warm_up, rate)]
+    except (RuntimeError, subprocess.SubprocessError) as problem:
+        print(problem, file=sys.stderr, flush=True)
+        return f"| linear | {engine.name} | {rate:,.0f} | not measured: {str(problem).splitlines()[-1][:200]} | |"
+    return f"| linear | {engine.name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |"
+
+
+def _spread(found: list[dict[str, float]], quantile: str) -> str:
+    values = sorted(one[quantile] * 1000 for one in found)
+    middle = f"{statistics.median(values):,.0f}"
+    return middle if len(values) == 1 else f"{middle} ({values[0]:,.0f} - {values[-1]:,.0f})"
+
+
+def one_batch(rounds: int, say: Say) -> list[Bar]:
+    """As `make bench-engine` has it."""
+    found = measure_batches(rounds, BATCHES)
+    ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
+    say("## One micro-batch, ms (an Arrow operator that does nothing; plain from a small file to nowhere)\n")
+    say("| part | penstock | plain |\n| --- | --- | --- |")
+    for part in found["plain"][0]:
+        cells = [statistics.median(one[part] for one in found[engine]) for engine in ("penstock", "plain")]
+        say(f"| {part} | {cells[0]:.1f} | {cells[1]:.1f} |")
+    say(f"\nRatio of totals by round: {', '.join(f'{one:.2f}' for one in ratios)}.\n")
+    return [Bar("4. one micro-batch: penstock / plain", statistics.median(ratios), 1.2, at_most=True)]
+
+
+def growth(folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
+    """By the number of operators in a row, of slots, and of rows; with operators that work for some 40 ns a row."""
+    data = write_data(folder / "rows", GROWTH_ROWS, FILES, ["linear"])
+
+    def rate(operators: int, rows: Data, *more: str) -> float:
+        workload = f"work{operators}"
+        for one in (rows, warm_up):
+            one.also_called("linear", workload)
+        answers = [run(PENSTOCK, workload, rows, warm_up, *more)[0] for _ in range(rounds)]
+        found = rows.rows / statistics.median(answer["seconds"] for answer in answers)
+        print(f"growth: {operators} operators, {rows.rows} rows, {more}: {found:,.0f}", file=sys.stderr, flush=True)
+        return found
+
+    say("## How cost grows\n\n| operators in a row | rows/s | rows x operators/s |\n| --- | --- | --- |")
+    work: dict[int, float] = {}
+    for operators in (1, 2, 4, 8, 16, 32):
+        found = rate(operators, data)
+        work[operators] = found * operators
+        say(f"| {operators} | {found:,.0f} | {work[operators]:,.0f} |")
+    say("\n| slots, on two cores | rows/s |\n| --- | --- |")
+    for slots in (1, 2, 4, 8, 16):
+        say(f"| {slots} | {rate(10, data, '--slots', str(slots)):,.0f} |")
+    say("\n| rows | rows/s |\n| --- | --- |")
+    for rows in (10_000, 100_000, 1_000_000, 10_000_000):
+        say(f"| {rows:,} | {rate(10, write_data(folder / str(rows), rows, FILES, ['linear'])):,.0f} |")
+    say("")
+    return [Bar("4. work/s with 32 operators / with 1", work[32] / work[1], 0.8, at_most=False)]

@@ -1,0 +1,124 @@
+"""What benchmarks/speed.py runs again and again: engines, each a process of its own, and the files that they read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from engine import PeakMemory
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "speed"
+ENVIRONMENTS = HERE / ".environments"
+PACKAGES = {"bytewax": ["bytewax==0.21.1", "pyarrow"], "flink": ["apache-flink==2.3.0"]}
+FILES = 40
+#: PyFlink's Python functions do a few thousand rows a second: it gets so many files of them only.
+FLINK_FILES = 1
+TIMEOUT = 1800.0
+#: Workloads that read the same files as another.
+READS = {"chain": "sentences", "word-count": "sentences"}
+
+sys.path.append(str(SCRIPTS))
+from contents import content_of  # noqa: E402 - of the scripts, which find each other by name
+
+
+@dataclass(frozen=True)
+class Engine:
+    name: str
+    script: str
+    #: What the script is told before the workload.
+    arguments: tuple[str, ...] = ()
+    #: The environment that it runs in; empty is this one.
+    environment: str = ""
+    warms_up: bool = True
+    reads_text: bool = False
+
+
+PENSTOCK = Engine("penstock", "on_spark.py", ("penstock",))
+PLAIN = Engine("plain", "on_spark.py", ("plain",))
+FUSED = Engine("plain, fused by hand", "on_spark.py", ("plain-fused",))
+LIMIT = Engine("two bare processes", "on_nothing.py", warms_up=False)
+BYTEWAX = Engine("bytewax, two processes", "on_bytewax.py", environment="bytewax", warms_up=False)
+FLINK = Engine("pyflink", "on_flink.py", environment="flink", reads_text=True)
+
+
+def python_of(environment: str) -> str:
+    """The interpreter of an engine's environment, made at the first call; raises if it cannot be installed."""
+    if not environment:
+        return sys.executable
+    folder = ENVIRONMENTS / environment
+    python, stamp = folder / "bin" / "python", folder / "installed"
+    if not stamp.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        line = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[environment]]
+        subprocess.run(line, check=True, capture_output=True, text=True)
+        stamp.touch()
+    return str(python)
+
+
+@dataclass(frozen=True)
+class Data:
+    folder: Path
+    rows: int
+
+    def of(self, workload: str) -> str:
+        return str(self.folder / READS.get(workload, workload))
+
+    def text_of(self, workload: str) -> str:
+        return f"{self.of(workload)}-text"
+
+    def also_called(self, name: str, other: str) -> None:
+        """The same rows under the name of another workload."""
+        if not (self.folder / other).exists():
+            (self.folder / other).symlink_to(self.folder / name)
+
+
+def write_data(folder: Path, rows: int, files: int, names: Sequence[str] = ("sentences", "linear", "top-n")) -> Data:
+    each = rows // files
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / f"{name}-text").mkdir()
+        for index in range(files):
+            table = pa.Table.from_batches([content_of(name).rows(index * each, each)])
+            pq.write_table(table, folder / name / f"{index:04d}.parquet")
+            if index < FLINK_FILES:
+                _write_text(table, name, folder / f"{name}-text" / f"{index:04d}.txt")
+    return Data(folder, each * files)
+
+
+def _write_text(table: pa.Table, name: str, file: Path) -> None:
+    columns = ["value"] if name == "linear" else table.column_names
+    rows = zip(*(table.column(column).to_pylist() for column in columns), strict=True)
+    file.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+
+
+def run(engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) -> tuple[dict[str, Any], int]:
+    """What the script says, and the most memory that it and its children had, in MB."""
+    folder = data.text_of(workload) if engine.reads_text else data.of(workload)
+    line = [python_of(engine.environment), str(SCRIPTS / engine.script), *engine.arguments, workload, folder]
+    if engine.warms_up:
+        line.append(warm_up.text_of(workload) if engine.reads_text else warm_up.of(workload))
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*line, *more], stdout=subprocess.PIPE, stderr=errors, text=True)
+        watch = PeakMemory(process.pid)
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT)
+        finally:
+            peak = watch.stop()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            errors.seek(0)
+            raise RuntimeError(f"{engine.name} on {workload}: {errors.read()[-2000:]}")
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer, peak
