@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-speed bench-statistics bench-stela faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -56,6 +56,14 @@ bench-stela: $(TOOLS)
 # an hour. The table goes to benchmarks/results.
 bench-speed: $(TOOLS)
 	@$(PYTHON) benchmarks/speed.py
+
+# What a channel's files cost by compression, small ones joined, split by key; half a minute.
+bench-segments: $(TOOLS)
+	@$(PYTHON) benchmarks/segments.py
+
+# Spark's state stores and their settings on word count; about 15 minutes.
+bench-state: $(TOOLS)
+	@$(PYTHON) benchmarks/state_store.py
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes.
 bench-statistics: $(TOOLS)

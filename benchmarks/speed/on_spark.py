@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 from penstock.topology.declare import Output
+from penstock.topology.definition import Keyed
 
 TASKS = 8
 #: Plain Structured Streaming reads this many files a micro-batch.
@@ -94,7 +96,7 @@ def mode_of(workload: str) -> str:
     return "update" if workload in ("word-count", "top-n") else "append"
 
 
-def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> float:
+def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> dict[str, float]:
     instances = len(host.cluster.slots)
     schema = INPUT.get(workload, NUMBERS)
     files = sources.files(folder, format="parquet", schema=schema, follow=False)
@@ -104,19 +106,34 @@ def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> flo
             started = time.perf_counter()
             if not run.wait(1800):
                 raise RuntimeError("it did not finish")
-            return time.perf_counter() - started
+            seconds = time.perf_counter() - started
+            keyed = next((one.name for one in run.definition.operators if isinstance(one, Keyed)), None)
+            query = run.query(keyed).query if keyed else None
+            return {"seconds": seconds} | (state_costs(query.recentProgress) if query else {})
     finally:
         held.release()
 
 
-def run_plain(host: SparkHost, engine: str, workload: str, folder: str, state: str) -> float:
+def state_costs(progress: Sequence[Any]) -> dict[str, float]:
+    """What the batches of a keyed operator took, and what of that was the state store's, in ms: medians."""
+    batches = [one for one in progress if one["numInputRows"] and one["stateOperators"]]
+    parts = {
+        "batch": [one["batchDuration"] for one in batches],
+        "update": [one["stateOperators"][0]["allUpdatesTimeMs"] for one in batches],
+        "commit": [one["stateOperators"][0]["commitTimeMs"] for one in batches],
+    }
+    return {"batches": len(batches)} | {name: statistics.median(ms) for name, ms in parts.items() if ms}
+
+
+def run_plain(host: SparkHost, engine: str, workload: str, folder: str, state: str) -> dict[str, float]:
     schema = INPUT.get(workload, NUMBERS)
     lines = host.spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH).parquet(folder)
     started = time.perf_counter()
     writer = plain_frame(lines, engine, workload).writeStream.format("noop").option("checkpointLocation", state)
     writer = writer.outputMode(mode_of(workload))
-    writer.trigger(availableNow=True).start().awaitTermination()
-    return time.perf_counter() - started
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return {"seconds": time.perf_counter() - started} | state_costs(query.recentProgress)
 
 
 # Latency at a rate
@@ -163,7 +180,13 @@ def latency_of_plain(host: SparkHost, workload: str, rate: float, state: str) ->
         if ended > counted_from and last > first:
             parts.append((ended - began - last / rate, ended - began - first / rate, last - first))
     query.stop()
+    if not parts:
+        raise RuntimeError(f"no batch ended in {MEASURE:g} s")
     return quantiles(parts)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    return dict(one.split("=", 1) for one in given)
 
 
 def main() -> int:
@@ -174,16 +197,19 @@ def main() -> int:
     parser.add_argument("warm_up")
     parser.add_argument("--rate", type=float)
     parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    settings, state = Settings(), StateFolder.hold(None)
+    settings, state = Settings.of(_pairs(options.set)), StateFolder.hold(None)
     provider = LocalCluster(slots=options.slots, cores=1, task_threads=max(4, options.slots))
     began = time.perf_counter()
     try:
-        with SparkHost("speed", provider, settings, state.path / "logs", [str(Path(__file__).parent)]) as host:
+        here, conf = str(Path(__file__).parent), _pairs(options.conf)
+        with SparkHost("speed", provider, settings, state.path / "logs", [here], conf) as host:
             started = time.perf_counter() - began
             host.spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
 
-            def run(folder: str, name: str) -> float:
+            def run(folder: str, name: str) -> dict[str, float]:
                 where = str(state.path / name)
                 if options.engine == "penstock":
                     return run_penstock(host, options.workload, folder, where)
@@ -194,7 +220,7 @@ def main() -> int:
                 find = latency_of_penstock if options.engine == "penstock" else latency_of_plain
                 print(json.dumps(find(host, options.workload, options.rate, str(state.path / "at-a-rate"))))
                 return 0
-            print(json.dumps({"seconds": run(options.folder, "measured"), "start_up": started}))
+            print(json.dumps(run(options.folder, "measured") | {"start_up": started}))
     finally:
         state.release()
     return 0
