@@ -41,7 +41,7 @@ SENTENCES = 6_000_000
 WORKLOADS: dict[str, tuple[Engine, ...]] = {
     "chain": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "word-count": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
-    "linear": (PENSTOCK, PLAIN, LIMIT, BYTEWAX, FLINK),
+    "linear": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "top-n": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
 }
 WHAT = {

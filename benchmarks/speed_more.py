@@ -11,8 +11,10 @@ from typing import Any
 
 from engine import measure_batches
 from results import Bar
-from speed_runs import BYTEWAX, FILES, FLINK, PENSTOCK, PLAIN, Data, Engine, run, write_data
+from speed_runs import BYTEWAX, FILES, FLINK, FUSED, PENSTOCK, PLAIN, Data, Engine, run, write_data
 
+#: The ten operators in a row.
+TEN = "linear"
 #: Micro-batches of each round that are timed one by one.
 BATCHES = 40
 #: Rows of the growth by operators and slots: enough that a run takes some seconds with one operator too.
@@ -23,30 +25,38 @@ Rates = Mapping[str, float]
 
 
 def latency(data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], say: Say) -> list[Bar]:
-    """Of Penstock and plain, each workload at half of the slower one's full throughput, so that both can hold it; of
-    the others, the ten operators in a row at half of their own."""
+    """Of Penstock and plain, each workload at half of the slowest one's full throughput, so that all can hold it; of
+    the ten operators in a row also those of the others, and Penstock's, at half of their own."""
     say("## Latency, ms: from when a row is due to when its batch has been written\n")
     say("| workload | engine | rows/s | p50 (from - to) | p99 (from - to) |\n| --- | --- | --- | --- | --- |")
-    ratios: list[float] = []
-    for workload, rates in full.items():
-        rate = min(rates[one.name] for one in (PENSTOCK, PLAIN)) / 2
-        seen: dict[str, list[dict[str, float]]] = {PENSTOCK.name: [], PLAIN.name: []}
-        # Only the ratio of one workload is a bar; the others are looked at once.
-        for index in range(rounds if workload == "linear" else 1):
-            for one in (PENSTOCK, PLAIN) if index % 2 == 0 else (PLAIN, PENSTOCK):
-                seen[one.name].append(_latency_of(one, workload, data, warm_up, rate))
-        for name, found in seen.items():
-            say(f"| {workload} | {name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |")
-        if workload == "linear":
-            ratios = [one["p50"] / two["p50"] for one, two in zip(seen["penstock"], seen["plain"], strict=True)]
-            for other in (BYTEWAX, FLINK):
-                if other.name in rates:
-                    say(_row_of_another(other, data, warm_up, rates[other.name] / 2))
+    for workload in (name for name in full if name != TEN):
+        rate = min(full[workload][one.name] for one in (PENSTOCK, PLAIN)) / 2
+        for engine in (PENSTOCK, PLAIN):
+            say(_row(workload, engine, rate, [_latency_of(engine, workload, data, warm_up, rate)]))
+    return _of_ten(data, warm_up, rounds, full[TEN], say) if TEN in full else []
+
+
+def _of_ten(data: Data, warm_up: Data, rounds: int, full: Rates, say: Say) -> list[Bar]:
+    engines = [PENSTOCK, PLAIN, FUSED]
+    rate = min(full[one.name] for one in engines) / 2
+    seen: dict[str, list[dict[str, float]]] = {one.name: [] for one in engines}
+    for index in range(rounds):
+        turn = index % len(engines)
+        for one in engines[turn:] + engines[:turn]:
+            seen[one.name].append(_latency_of(one, TEN, data, warm_up, rate))
+    for one in engines:
+        say(_row(TEN, one, rate, seen[one.name]))
+    for one in (PENSTOCK, BYTEWAX, FLINK):
+        if one.name in full:
+            say(_row_at_half_of_its_own(one, data, warm_up, full[one.name] / 2))
     say("")
-    if not ratios:
-        return []
-    say(f"Ratio of the p50 of ten operators, by round: {', '.join(f'{one:.2f}' for one in ratios)}.\n")
-    return [Bar("3. latency p50 of ten operators: penstock / plain", statistics.median(ratios), 1.5, at_most=True)]
+    bars = []
+    for one in (PLAIN, FUSED):
+        ratios = [mine["p50"] / its["p50"] for mine, its in zip(seen[PENSTOCK.name], seen[one.name], strict=True)]
+        say(f"p50 of ten operators, penstock / {one.name}, by round: {', '.join(f'{each:.2f}' for each in ratios)}.\n")
+        name = f"3. latency p50 of ten operators: penstock / {one.name}"
+        bars.append(Bar(name, statistics.median(ratios), 1.5, at_most=True))
+    return bars
 
 
 def _latency_of(engine: Engine, workload: str, data: Data, warm_up: Data, rate: float) -> dict[str, float]:
@@ -55,13 +65,16 @@ def _latency_of(engine: Engine, workload: str, data: Data, warm_up: Data, rate: 
     return answer
 
 
-def _row_of_another(engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
+def _row_at_half_of_its_own(engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
     try:
-        found = [_latency_of(engine, "linear", data, warm_up, rate)]
+        return _row(f"{TEN}, half of its own", engine, rate, [_latency_of(engine, TEN, data, warm_up, rate)])
     except (RuntimeError, subprocess.SubprocessError) as problem:
         print(problem, file=sys.stderr, flush=True)
-        return f"| linear | {engine.name} | {rate:,.0f} | not measured: {str(problem).splitlines()[-1][:200]} | |"
-    return f"| linear | {engine.name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |"
+        return f"| {TEN} | {engine.name} | {rate:,.0f} | not measured: {str(problem).splitlines()[-1][:200]} | |"
+
+
+def _row(workload: str, engine: Engine, rate: float, found: list[dict[str, float]]) -> str:
+    return f"| {workload} | {engine.name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |"
 
 
 def _spread(found: list[dict[str, float]], quantile: str) -> str:

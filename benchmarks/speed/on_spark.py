@@ -86,7 +86,8 @@ def plain_frame(lines: Any, engine: str, workload: str) -> Any:
         return best_of_boards(lines)
     operators = operators_of(workload)
     if engine == "plain-fused":
-        return lines.mapInArrow(each(fused), operators[-1][1])
+        one = fused([function for function, _ in operators])
+        return lines.mapInArrow(each(one), operators[-1][1])
     for function, schema in operators:
         lines = lines.mapInArrow(each(function), schema)
     return lines
@@ -154,7 +155,7 @@ def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str)
         held.release()
 
 
-def latency_of_plain(host: SparkHost, workload: str, rate: float, state: str) -> dict[str, float]:
+def latency_of_plain(host: SparkHost, engine: str, workload: str, rate: float, state: str) -> dict[str, float]:
     """From when a row is due to when its batch has been written, as for Penstock."""
     host.spark.dataSource.register(DueSource)
     host.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
@@ -167,7 +168,7 @@ def latency_of_plain(host: SparkHost, workload: str, rate: float, state: str) ->
         frame.write.format("noop").mode("overwrite").save()
         ends[batch] = time.time()
 
-    writer = plain_frame(rows, "plain", workload).writeStream.foreachBatch(write).outputMode(mode_of(workload))
+    writer = plain_frame(rows, engine, workload).writeStream.foreachBatch(write).outputMode(mode_of(workload))
     query = writer.option("checkpointLocation", state).start()
     time.sleep(SETTLE)
     counted_from = time.time()
@@ -217,8 +218,11 @@ def main() -> int:
 
             run(options.warm_up, "warm-up")
             if options.rate:
-                find = latency_of_penstock if options.engine == "penstock" else latency_of_plain
-                print(json.dumps(find(host, options.workload, options.rate, str(state.path / "at-a-rate"))))
+                at_a_rate = (options.workload, options.rate, str(state.path / "at-a-rate"))
+                if options.engine == "penstock":
+                    print(json.dumps(latency_of_penstock(host, *at_a_rate)))
+                else:
+                    print(json.dumps(latency_of_plain(host, options.engine, *at_a_rate)))
                 return 0
             print(json.dumps(run(options.folder, "measured") | {"start_up": started}))
     finally:
