@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
@@ -224,15 +224,23 @@ class SourceFeed:
 class RateFeed(SourceFeed):
     """Rows of a rate source that are due by its schedule. The offset is the number of rows emitted.
 
-    The schedule's clock starts anew where the rows left off after a restart: the time that a topology was down is
-    not caught up on. Rows that are due but held back stay due, and count as demand that is not met."""
+    The schedule's clock starts anew where the rows left off when a topology is started again: the time that it was down
+    is not caught up on. Within a run it goes on, in `began` by the source's name, also while the source's query is
+    replaced by another. Rows that are due but held back stay due, and count as demand that is not met."""
 
     def __init__(
-        self, source: RateSource, intake: Intake, seats: Seats, clock: Callable[[], float] = time.time
+        self,
+        name: str,
+        source: RateSource,
+        began: MutableMapping[str, float],
+        intake: Intake,
+        seats: Seats,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(intake, seats, clock)
+        self._name = name
         self._source = source
-        self._origin: float | None = None
+        self._began = began
         intake.add(self)
 
     def available(self) -> int:
@@ -291,9 +299,10 @@ class RateFeed(SourceFeed):
 
     def _started(self) -> float:
         """The time at which the schedule began, as if it had been running up to the present position all along."""
-        if self._origin is None:
-            self._origin = self._clock() - (self._source.schedule.when(self.position) if self.position else 0.0)
-        return self._origin
+        if self._name not in self._began:
+            so_far = self._source.schedule.when(self.position) if self.position else 0.0
+            self._began[self._name] = self._clock() - so_far
+        return self._began[self._name]
 
 
 def _text(offset: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -58,6 +58,8 @@ class Environment:
     settings: Settings
     checkpoints: str
     published: Published
+    #: When the schedules of rate sources began, as if they had been running all along.
+    schedules_began: dict[str, float] = field(default_factory=dict)
 
     def checkpoint(self, operator: str) -> str:
         """Where Spark keeps the offsets and the state of an operator's query."""
@@ -128,7 +130,8 @@ class FrameBuilder:
     def _source_frame(self, operator: Source) -> DataFrame:
         spec = operator.spec
         if isinstance(spec, RateSource):
-            return self._arrow_path(RateFeed(spec, self.intake, self.seats), RateReader(spec.content))
+            due = RateFeed(operator.name, spec, self.environment.schedules_began, self.intake, self.seats)
+            return self._arrow_path(due, RateReader(spec.content))
         if isinstance(spec, FileSource):
             feed = FileFeed(operator, spec, self.environment.channels.catalog, self.intake, self.seats)
             return self._arrow_path(feed, FileReader(spec))

@@ -1,0 +1,39 @@
+"""Rows of a rate source: due by its schedule, whoever asks for them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import sources
+from penstock.engine.feeds import RateFeed, Seats
+
+BEGAN = 1_000.0
+
+
+def feed(began: dict[str, float], now: float, position: int = 0) -> RateFeed:
+    gate: Any = SimpleNamespace(add=lambda feed: None, closed=False)
+    made = RateFeed("rows", sources.rate(10), began, gate, Seats(lambda: [], lambda slot: None), clock=lambda: now)
+    made.position = position
+    return made
+
+
+def test_rows_are_due_by_the_schedule_from_the_first_look_on() -> None:
+    began: dict[str, float] = {}
+    assert feed(began, BEGAN).available() == 0
+    assert feed(began, BEGAN + 3).available() == 30
+
+
+def test_a_query_that_takes_the_place_of_another_finds_what_was_due_meanwhile() -> None:
+    began: dict[str, float] = {}
+    feed(began, BEGAN).available()
+    # The first one emitted 20 rows, was stopped after 2 s, and the next one starts 3 s later.
+    assert feed(began, BEGAN + 5, position=20).unmet == 30
+
+
+def test_a_run_that_goes_on_after_a_pause_owes_nothing_for_it() -> None:
+    later = feed({}, BEGAN + 3600, position=20)
+    assert later.unmet == 0
+    assert later.due_in() == pytest.approx(0.1)
