@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults
+.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -60,6 +60,10 @@ bench-speed: $(TOOLS)
 # What a channel's files cost by compression, small ones joined, split by key; half a minute.
 bench-segments: $(TOOLS)
 	@$(PYTHON) benchmarks/segments.py
+
+# Where the time goes, by py-spy (WORKLOAD=word-count); two minutes.
+hot-path: $(TOOLS)
+	@$(PYTHON) benchmarks/hot_path.py $${WORKLOAD:+--workload $$WORKLOAD}
 
 # Spark's state stores and their settings on word count; about 15 minutes.
 bench-state: $(TOOLS)
