@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-engine bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
+.PHONY: demo test test-live lint format docs bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -29,10 +29,6 @@ lint: $(TOOLS)
 format: $(TOOLS)
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
-
-# Penstock beside plain Structured Streaming; about 15 minutes. The table goes to benchmarks/results.
-bench-engine: $(TOOLS)
-	@$(PYTHON) benchmarks/engine.py
 
 # What each live change does to a stream's output, beside plain Structured Streaming; about 16 minutes a round on two
 # cores that do nothing else, three rounds. The table goes to benchmarks/results.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine import measure_batches
 from results import Bar
+from speed_batch import measure_batches
 from speed_runs import BYTEWAX, FILES, FLINK, FUSED, PENSTOCK, PLAIN, Data, Engine, run, write_data
 
 #: The ten operators in a row.
@@ -84,10 +84,13 @@ def _spread(found: list[dict[str, float]], quantile: str) -> str:
 
 
 def one_batch(rounds: int, say: Say) -> list[Bar]:
-    """As `make bench-engine` has it."""
     found = measure_batches(rounds, BATCHES)
     ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
-    say("## One micro-batch, ms (an Arrow operator that does nothing; plain from a small file to nowhere)\n")
+    say("## One micro-batch, ms\n")
+    say(
+        "Plain: one small file to nowhere. Penstock: an Arrow operator that returns its batch as it is, alone: its "
+        "source has ended and its sink has not begun.\n"
+    )
     say("| part | penstock | plain |\n| --- | --- | --- |")
     for part in found["plain"][0]:
         cells = [statistics.median(one[part] for one in found[engine]) for engine in ("penstock", "plain")]

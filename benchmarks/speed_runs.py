@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from engine import PeakMemory
+from peak_memory import PeakMemory
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "speed"
