@@ -84,7 +84,7 @@ turns, and a round begins with another one each time. `stela` is the papers' rul
 {ours}
 "Best" is the highest throughput at the sinks that any assignment of as many new instances could give, by exhaustive
 search with the service rates measured in the same run: what a congested instance executes; for the others rows per busy
-second, times the duty of the congested ones. "Predicted" is the same model for what the strategy chose.
+second, less what micro-batches cost. "Predicted" is the same model for what the strategy chose.
 
 Storm's default and least link load add no instance: they move those there are. All waits run at once wherever they are,
 so moving gains nothing here; in the papers it gained the cores of the new machine. Hence the ratio to Storm's default

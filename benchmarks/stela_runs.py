@@ -19,6 +19,7 @@ from penstock.engine.host import SparkHost
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 from penstock.errors import PenstockError
+from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.strategies.scaling.best import best
 from penstock.strategies.scaling.congestion import congested
@@ -144,7 +145,8 @@ class _Operation:
         _rest(run, times.warm_up)
         run.monitor.restart(time.time())
         _rest(run, times.window + run.settings.sample_seconds)
-        load = self._load()
+        snapshot = self._snapshot()
+        load = measured_load(snapshot, on_demand=True)
         decision = decide(load, self.initial, self.rules)
         if not isinstance(decision, Decision):
             raise RuntimeError(f"{decision.strategy}: {decision.reason}")
@@ -155,22 +157,25 @@ class _Operation:
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         _rest(run, began + times.after - time.time())
         samples = self.timeline.samples(began - times.window, time.time())
-        return self._judge(load, decision, outcome.seconds, samples, began)
+        duty = duty_of(snapshot, load, self.rules)
+        return self._judge(load, duty, decision, outcome.seconds, samples, began)
 
-    def _load(self) -> Load:
+    def _snapshot(self) -> Snapshot:
         """An operator may just have a batch under way that takes long: it is measured a little later."""
         for _ in range(TRIES):
             with suppress(PenstockError):
-                return measured_load(self.run.snapshot(), on_demand=True)
+                measured_load(found := self.run.snapshot(), on_demand=True)
+                return found
             _rest(self.run, 1)
-        return measured_load(self.run.snapshot(), on_demand=True)
+        return self.run.snapshot()
 
-    def _judge(self, load: Load, decision: Decision, seconds: float, samples: Sequence[Sample], began: float) -> Result:
+    def _judge(
+        self, load: Load, duty: float, decision: Decision, seconds: float, samples: Sequence[Sample], began: float
+    ) -> Result:
         names = [operator.name for operator in load.operators]
         before = [self.initial.total(name) for name in names]
         now = [decision.placement.total(name) for name in names]
-        rates, duty = service_rates(load, before, self.rules)
-        pipes = Pipes.of(load, rates)
+        pipes = Pipes.of(load, service_rates(load, before, self.rules))
         added = sum(now) - sum(before)
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
@@ -188,25 +193,21 @@ class _Operation:
         )
 
 
-def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> tuple[list[float], float]:
-    """Rows a second of one instance, as measured, and the share of the time in which a congested one worked.
-
-    A congested operator shows what it can do. The others are idle in part: what they could do is their rows per busy
-    second, less what micro-batches cost, which is taken from the congested ones.
-    """
-    full = congested(load, rules)
-    shares = [
-        one.processing / one.capacity
-        for place, one in enumerate(load.operators)
-        if full[place] and load.parents[place] and one.capacity
-    ]
-    duty = min(statistics.median(shares), 1.0) if shares else 1.0
+def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[float]:
+    """Rows a second of one instance, as measured: a congested operator shows what it can do, the others have a capacity
+    (busy time, less what micro-batches cost)."""
     rates = []
-    for place, one in enumerate(load.operators):
-        could = None if full[place] else one.capacity
-        rates.append(one.processing if could is None else max(could * duty, one.processing))
-    rates = [rate / count for rate, count in zip(rates, instances, strict=True)]
-    return rates, duty
+    for one, full, count in zip(load.operators, congested(load, rules), instances, strict=True):
+        could = None if full else one.capacity
+        rates.append(max(could or 0.0, one.processing) / count)
+    return rates
+
+
+def duty_of(snapshot: Snapshot, load: Load, rules: Rules) -> float:
+    """The share of the time in which a congested instance worked."""
+    full = [one.name for one, is_full in zip(load.operators, congested(load, rules), strict=True) if is_full]
+    worked = [snapshot.operators[name].utilisation for name in full]
+    return statistics.median([share for share in worked if share is not None] or [1.0])
 
 
 def first_machines(cluster: Cluster, count: int) -> Cluster:

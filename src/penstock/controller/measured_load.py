@@ -57,14 +57,28 @@ def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
                 external=one.input_rate if isinstance(operator, Source) else None,
                 weight=operator.weight if isinstance(operator, Sink) else 1.0,
                 most_instances=_most(operator),
-                capacity=_capacity(one),
+                capacity=_capacity(one, snapshot.longest_batch),
             )
         )
     return tuple(loads)
 
 
-def _capacity(one: OperatorSnapshot) -> float | None:
-    return None if one.capacity is None else one.capacity * max(one.instances, 1)
+def _capacity(one: OperatorSnapshot, longest_batch: float | None) -> float | None:
+    """What all instances could do under full load: what they do while they are busy, less what micro-batches cost."""
+    if one.capacity is None:
+        return None
+    busy = one.capacity * max(one.instances, 1)
+    return max(busy * _share_for_rows(one, longest_batch), one.rate or 0.0)
+
+
+def _share_for_rows(one: OperatorSnapshot, longest_batch: float | None) -> float:
+    """Of the longest batches that an operator runs, the share that is spent on rows."""
+    fixed, duration = one.batch_overhead, one.batch_duration
+    if longest_batch is None or fixed is None or duration is None:
+        return 1.0
+    # A batch gets at least half of the time for rows (see engine/pacing.py), and may be longer already.
+    for_rows = max(longest_batch - fixed, longest_batch / 2, duration - fixed)
+    return for_rows / (for_rows + fixed)
 
 
 def _most(operator: Operator) -> int | None:

@@ -189,7 +189,9 @@ class Run:
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
-        return dataclasses.replace(self._measurements().snapshot(), chains=self.arrangement.chains)
+        longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
+        measured = self._measurements().snapshot()
+        return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
 
     # Beside the queries
 

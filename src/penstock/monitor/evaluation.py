@@ -100,6 +100,7 @@ def _operator(operator: Operator, one: Measured | None, placement: Placement) ->
         utilisation=ratio(one.per_second(busy), shown.instances),
         cpu_utilisation=ratio(one.per_second(one.total(lambda slot: slot.cpu)), shown.instances),
         batch_duration=totals.seconds / totals.batches if totals.batches else None,
+        batch_overhead=ratio(totals.overhead, totals.batches or None),
         overhead={part: seconds / totals.overhead_batches for part, seconds in totals.overhead_parts.items()},
         backlog=_backlog(totals.levels, lambda levels: levels.backlog.values()) if last and last.backlog else Backlog(),
         unmet_rows=last.unmet_rows if last else None,

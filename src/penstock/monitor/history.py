@@ -31,6 +31,7 @@ _DERIVED: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = 
         lambda row: ratio(row["cpu_seconds"], row["instance_seconds"]),
     ),
     "batch_duration": (("batch_seconds", "batches"), lambda row: ratio(row["batch_seconds"], row["batches"])),
+    "batch_overhead": (("overhead_seconds", "batches"), lambda row: ratio(row["overhead_seconds"], row["batches"])),
     "latency_mean": (("latency",), lambda row: row["latency"] and row["latency"].mean),
     "latency_p50": (("latency",), lambda row: row["latency"] and row["latency"].quantile(0.5)),
     "latency_p90": (("latency",), lambda row: row["latency"] and row["latency"].quantile(0.9)),

@@ -136,6 +136,7 @@ _LIST = (
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
     _derived("batch_duration", "s", "Time of one micro-batch, on average."),
+    _derived("batch_overhead", "s", "Of that, the time in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
     _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),
     _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),

@@ -80,6 +80,8 @@ class OperatorSnapshot:
     utilisation: float | None = None
     cpu_utilisation: float | None = None
     batch_duration: float | None = None
+    #: Of that, what is not spent on rows; None where Spark SQL does the work.
+    batch_overhead: float | None = None
     #: Seconds a batch, by part.
     overhead: Mapping[str, float] = field(default_factory=dict)
     backlog: Backlog = Backlog()
@@ -142,6 +144,8 @@ class Snapshot:
     gaps: tuple[Gap, ...] = ()
     #: Operators that run as one: what one of them hands to the next never waits.
     chains: tuple[tuple[str, ...], ...] = ()
+    #: Seconds that a micro-batch takes under full load; None where it is not known.
+    longest_batch: float | None = None
 
     @property
     def complete(self) -> bool:

@@ -49,6 +49,24 @@ def test_the_load_has_what_was_measured() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("duration", "overhead", "longest", "expected"),
+    [
+        (0.5, 0.1, 1.0, 0.9 * 120),  # a batch under full load takes 1 s, of which 0.1 s is not for rows
+        (2.4, 0.4, 1.0, 2.0 / 2.4 * 120),  # they are longer already
+        (0.9, 0.8, 1.0, 100.0),  # 0.5 / 1.3 of 120, but it was seen to do 100
+        (0.5, 0.1, None, 120),
+        (0.5, None, 1.0, 120),
+    ],
+)
+def test_capacity_is_less_what_micro_batches_cost(duration, overhead, longest, expected) -> None:
+    found = snapshot()
+    work = replace(found.operators["work"], batch_duration=duration, batch_overhead=overhead)
+    found = replace(found, operators={**found.operators, "work": work}, longest_batch=longest)
+    by_name = {one.name: one for one in measured_load(found).operators}
+    assert by_name["work"].capacity == pytest.approx(expected)
+
+
 def test_what_was_not_heard_of_is_refused() -> None:
     silent = Gap("work", "", "nothing was heard of it for 40 s", grave=True)
     for found in (snapshot(silent), snapshot(work=None), snapshot(YOUNG)):

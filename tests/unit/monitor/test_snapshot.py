@@ -61,6 +61,7 @@ def test_rates_capacity_and_utilisation() -> None:
     assert operator.utilisation == pytest.approx(0.5 / 3)
     assert operator.cpu_utilisation == pytest.approx(0.25 / 3)
     assert operator.batch_duration == pytest.approx(0.5)
+    assert operator.batch_overhead == pytest.approx(0.25)
     assert operator.slots["b/0"].utilisation == pytest.approx(0.125)
     assert operator.slots["a/1"].rate == pytest.approx(50)
 

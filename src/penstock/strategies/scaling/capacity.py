@@ -2,9 +2,10 @@
 
 Stela's own (projection.py) knows what an operator executes. That is all it can do only while it is congested; an idle
 one looks as if it were at its limit, and gets an instance as soon as its input grows. And where back-pressure slows the
-sources, nothing inside looks congested at all. So here an operator's speed is its capacity (from busy time), sources
-are taken to give what the outside offers, and after every new instance the rates are led through the whole graph
-(fluid.py). Congestion, ETP and the choice stay the paper's. It costs a pass over the graph an instance.
+sources, nothing inside looks congested at all. So here an operator's speed is its capacity (from busy time, less what
+micro-batches cost), sources are taken to give what the outside offers, and after every new instance the rates are led
+through the whole graph (fluid.py). Congestion, ETP and the choice stay the paper's. It costs a pass over the graph an
+instance.
 """
 
 from __future__ import annotations
