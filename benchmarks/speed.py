@@ -1,6 +1,6 @@
 """Penstock beside plain Structured Streaming, PyFlink and Bytewax, alternating in one run: `make bench-speed`.
 
-    python benchmarks/speed.py [--rounds 3] [--sentences 6000000] [--parts throughput,latency,batch,growth]
+    python benchmarks/speed.py [--rounds 3] [--sentences 6000000] [--parts throughput,latency,batch,idle,growth]
 
 Each measurement is a process of its own (benchmarks/speed/on_*.py), with a small run before it to warm up where an
 engine compiles as it goes. The other engines are installed into environments of their own, once.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from results import Bar, finish, machine, write_results
-from speed_more import growth, latency, one_batch
+from speed_more import growth, idle, latency, one_batch
 from speed_runs import (
     BYTEWAX,
     FILES,
@@ -155,7 +155,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=SENTENCES)
-    parser.add_argument("--parts", default="throughput,latency,batch,growth")
+    parser.add_argument("--parts", default="throughput,latency,batch,idle,growth")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     options = parser.parse_args()
     parts, workloads = options.parts.split(","), options.workloads.split(",")
@@ -180,6 +180,8 @@ def main() -> int:
             bars += latency(data, warm_up, options.rounds, full, say)
         if "batch" in parts:
             bars += one_batch(options.rounds, say)
+        if "idle" in parts:
+            idle(data, warm_up, options.rounds, say)
         if "growth" in parts:
             bars += growth(Path(temporary) / "growth", warm_up, options.rounds, say)
     write_results("speed", lines, bars, machine())

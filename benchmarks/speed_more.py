@@ -99,6 +99,18 @@ def one_batch(rounds: int, say: Say) -> list[Bar]:
     return [Bar("4. one micro-batch: penstock / plain", statistics.median(ratios), 1.2, at_most=True)]
 
 
+def idle(data: Data, warm_up: Data, rounds: int, say: Say) -> None:
+    say("## Ten operators in queries of their own that have nothing to do\n")
+    say("| engine | cores used (from - to) |\n| --- | --- |")
+    found: dict[str, list[float]] = {PENSTOCK.name: [], PLAIN.name: []}
+    for _ in range(rounds):
+        for engine in (PENSTOCK, PLAIN):
+            found[engine.name].append(run(engine, TEN, data, warm_up, "--idle")[0]["cores"])
+    for name, cores in found.items():
+        say(f"| {name} | {statistics.median(cores):.2f} ({min(cores):.2f} - {max(cores):.2f}) |")
+    say("")
+
+
 def growth(folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
     """By the number of operators in a row, of slots, and of rows; with operators that work for some 40 ns a row."""
     data = write_data(folder / "rows", GROWTH_ROWS, FILES, ["linear"])

@@ -2,6 +2,7 @@
 
 python on_spark.py ENGINE WORKLOAD FOLDER WARM_UP        throughput: all of a folder's rows
 python on_spark.py ENGINE WORKLOAD - WARM_UP --rate R    latency: R rows a second, as they are due, for a while
+python on_spark.py ENGINE linear - WARM_UP --idle        processor time of ten queries that have nothing to do
 
 ENGINE is penstock, plain, or plain-fused (the functions by hand in one).
 """
@@ -14,10 +15,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from contents import content_of
 from due_source import DueSource
@@ -188,6 +191,52 @@ def written_at(progress: Any) -> float:
     return started + float(took["triggerExecution"] - took.get("commitOffsets", 0)) / 1000
 
 
+# Nothing to do
+
+
+def idle_penstock(host: SparkHost, state: str) -> float:
+    source = sources.rate(sources.stepped([(1, 100), (3600, 0)]), content_of("linear"))
+    held = StateFolder.hold(state)
+    try:
+        settings = replace(host.settings, chaining="off")
+        with Run(topology_of("linear", source).definition(), host, held, settings) as run:
+            run.wait(SETTLE)
+            used = cores_used()
+            run.stop(drain=False)
+            return used
+    finally:
+        held.release()
+
+
+def idle_plain(host: SparkHost, state: str) -> float:
+    """Ten queries, each over a folder in which nothing comes any more."""
+    host.spark.conf.set("spark.sql.streaming.pollingDelay", "10ms")  # Spark's default
+    queries = []
+    for number, (function, schema) in enumerate(operators_of("linear")):
+        folder = Path(state) / f"in-{number}"
+        folder.mkdir(parents=True)
+        rows = host.spark.readStream.schema(NUMBERS).parquet(str(folder)).mapInArrow(each(function), schema)
+        writer = rows.writeStream.format("noop").option("checkpointLocation", f"{state}/checkpoint-{number}")
+        queries.append(writer.start())
+    time.sleep(SETTLE)
+    used = cores_used()
+    for query in queries:
+        query.stop()
+    return used
+
+
+def cores_used() -> float:
+    """Of this process and all below it."""
+
+    def seconds() -> float:
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+    before = seconds()
+    time.sleep(MEASURE)
+    return (seconds() - before) / MEASURE
+
+
 def _pairs(given: list[str]) -> dict[str, str]:
     return dict(one.split("=", 1) for one in given)
 
@@ -199,6 +248,7 @@ def main() -> int:
     parser.add_argument("folder")
     parser.add_argument("warm_up")
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--idle", action="store_true")
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
@@ -219,6 +269,10 @@ def main() -> int:
                 return run_plain(host, options.engine, options.workload, folder, where)
 
             run(options.warm_up, "warm-up")
+            if options.idle:
+                idle = idle_penstock if options.engine == "penstock" else idle_plain
+                print(json.dumps({"cores": idle(host, str(state.path / "idle"))}))
+                return 0
             if options.rate:
                 at_a_rate = (options.workload, options.rate, str(state.path / "at-a-rate"))
                 if options.engine == "penstock":
