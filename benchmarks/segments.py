@@ -88,11 +88,13 @@ def small_ones(folder: Path) -> list[str]:
     rows = ROWS // 10
     written = write_all(store, [content.rows(first, SMALL) for first in range(0, rows, SMALL)])
     reading, apart, joined = [], [], []
-    for _ in range(ROUNDS):
+    for index in range(ROUNDS):
         reading.append(seconds(lambda: read_all(store, written)))
-        batches = read_all(store, written)
-        apart.append(seconds(functools.partial(look_at_all, batches)))
-        joined.append(seconds(functools.partial(look_at_all, in_handy_batches(iter(batches), BATCH))))
+        # Each on files that were mapped anew, and another one first every time.
+        first, second = iter(read_all(store, written)), iter(read_all(store, written))
+        ways = [(apart, first), (joined, in_handy_batches(second, BATCH))]
+        for times, batches in ways if index % 2 else ways[::-1]:
+            times.append(seconds(functools.partial(look_at_all, batches)))
     cells = [statistics.median(one) * 1000 for one in (reading, apart, joined)]
     return [
         f"{rows:,} rows in {len(written)} segments of {SMALL}: reading {cells[0]:.0f} ms; a function over them, called "

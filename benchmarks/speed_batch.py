@@ -72,7 +72,7 @@ def trickle_penstock(host: SparkHost, settings: Settings, state: str, batches: i
             run.start(held={"same", "out"})
             until(lambda: run.query("rows").drained, run)
             query = run.query("same")
-            query.intake.open()
+            run.queries.release("same")
             until(lambda: query.drained, run)
             assert query.query is not None
             durations = [dict(one.durationMs) for one in query.query.recentProgress if one.numInputRows > 0][3:]

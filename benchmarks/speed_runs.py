@@ -22,7 +22,7 @@ ENVIRONMENTS = HERE / ".environments"
 PACKAGES = {"bytewax": ["bytewax==0.21.1", "pyarrow"], "flink": ["apache-flink==2.3.0"]}
 FILES = 40
 #: PyFlink's Python functions do a few thousand rows a second: it gets so many files of them only.
-FLINK_FILES = 1
+FLINK_FILES = 2
 TIMEOUT = 1800.0
 #: Workloads that read the same files as another.
 READS = {"chain": "sentences", "word-count": "sentences"}

@@ -166,20 +166,15 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
         say(f"\nNew instances of {chosen}: {'; or '.join(sorted(picks))}.")
         of_best = middle(results[chosen], lambda one: one.measured.after / one.best)
         mine, who = after[chosen], f"{name}, {chosen}"
-        bars += [
-            Bar(f"{who}: after / best of any assignment", of_best, 0.9, at_most=False),
-            Bar(
-                f"{who}: after / Storm's default (paper: {setting.paper:.2f})", mine / after[STORM], 1.0, at_most=False
-            ),
-            Bar(f"{who}: after / least link load", mine / after[LINK], 1.0, at_most=False),
-            Bar(
-                f"{who}: convergence (thesis) / Storm's default",
-                converged[chosen] / converged[STORM],
-                1.0,
-                at_most=True,
-            ),
-            Bar(f"{who}: s at zero throughput", middle(results[chosen], at_zero), 0, at_most=True),
-        ]
+        bars.append(Bar(f"{who}: after / best of any assignment", of_best, 0.9, at_most=False))
+        if STORM in results:
+            beside = f"{who}: after / Storm's default (paper: {setting.paper:.2f})"
+            later = converged[chosen] / converged[STORM]
+            bars.append(Bar(beside, mine / after[STORM], 1.0, at_most=False))
+            bars.append(Bar(f"{who}: convergence (thesis) / Storm's default", later, 1.0, at_most=True))
+        if LINK in results:
+            bars.append(Bar(f"{who}: after / least link load", mine / after[LINK], 1.0, at_most=False))
+        bars.append(Bar(f"{who}: s at zero throughput", middle(results[chosen], at_zero), 0, at_most=True))
     return bars
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 
@@ -25,6 +27,7 @@ def boards(first: int, count: int) -> pa.RecordBatch:
     )
 
 
+@functools.cache
 def content_of(workload: str) -> Content:
     if workload in ("chain", "word-count", "sentences"):
         return sources.sentences(words=10, vocabulary=10_000, seed=1)

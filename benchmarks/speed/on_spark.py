@@ -107,8 +107,9 @@ def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> dic
     files = sources.files(folder, format="parquet", schema=schema, follow=False)
     held = StateFolder.hold(state)
     try:
-        with Run(topology_of(workload, files, instances).definition(), host, held, host.settings) as run:
-            started = time.perf_counter()
+        definition = topology_of(workload, files, instances).definition()
+        started = time.perf_counter()
+        with Run(definition, host, held, host.settings) as run:
             if not run.wait(1800):
                 raise RuntimeError("it did not finish")
             seconds = time.perf_counter() - started
@@ -154,7 +155,9 @@ def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str)
             run.wait(MEASURE)
             seen = run.snapshot().operators["out"].latency
             run.stop(drain=False)
-        return {"p50": seen.p50, "p99": seen.p99} if seen else {}
+        if seen is None:
+            raise RuntimeError(f"no row reached the sink in {MEASURE:g} s")
+        return {"p50": seen.p50, "p99": seen.p99}
     finally:
         held.release()
 
@@ -174,7 +177,8 @@ def latency_of_plain(host: SparkHost, engine: str, workload: str, rate: float, s
     parts = []
     for progress in query.recentProgress:
         [source] = progress["sources"]
-        first, last = (json.loads(source[name] or '{"row": 0}')["row"] for name in ("startOffset", "endOffset"))
+        first, last = (json.loads(source[name] or "null") for name in ("startOffset", "endOffset"))
+        first, last = (first or {"row": 0})["row"], last["row"]
         ended = written_at(progress)
         if ended > counted_from and last > first:
             parts.append((ended - began - last / rate, ended - began - first / rate, last - first))

@@ -128,7 +128,8 @@ class Combine:
                 continue
             # Cast first: a sum in a narrow type would overflow, or come out as another type than declared.
             values = batch.column(column)
-            columns.append(values.cast(part.type) if part.arrow == "sum" else values)
+            exact = not pa.types.is_floating(part.type)  # a mean of large whole numbers is rounded, as in Spark
+            columns.append(values.cast(part.type, safe=exact) if part.arrow == "sum" else values)
             asked.append((str(len(columns) - 1), part.arrow, *([part.options] if part.options else [])))
         return self._grouped(columns, asked)
 

@@ -90,6 +90,14 @@ def test_a_key_may_be_called_what_arrow_calls_a_result() -> None:
     assert sorted(found.to_pylist(), key=str) == [{"value_sum": "x", "total": 3}, {"value_sum": "y", "total": 3}]
 
 
+def test_the_mean_of_large_whole_numbers_is_rounded() -> None:
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64())])
+    nanoseconds = 1_794_813_306_752_085_701  # more digits than a double has
+    batch = pa.record_batch([["x", "x"], [nanoseconds, nanoseconds]], schema=schema)
+    [row] = Combine(("key",), {"middle": aggregates.mean("at")}, schema)(batch).to_pylist()
+    assert row["middle_sum"] / row["middle_count"] == pytest.approx(nanoseconds)
+
+
 def declared(made: Topology, wanted, key="key", inputs="rows") -> None:
     made.source("rows", sources.rate(1, sources.events(keys=3)), instances=3)
     made.sink("out", sinks.noop(), inputs=made.aggregate("sums", wanted, inputs=inputs, key=key, tasks=4, instances=2))

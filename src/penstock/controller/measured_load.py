@@ -30,7 +30,7 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
         StreamLoad(stream.producer, stream.consumer, stream.emit_rate or 0.0) for stream in snapshot.streams.values()
     )
     held_back = {name for name, one in snapshot.operators.items() if one.held_back}
-    held_back |= {name for chain in snapshot.chains for name in chain[:-1]}  # they go at the pace of the slowest
+    held_back |= {name for chain in snapshot.chains for name in chain}  # they go at the pace of all of them together
     return without_back_pressure(Load(_operators(snapshot), streams), held_back)
 
 

@@ -141,9 +141,15 @@ class RunningEngine:
     # The placement
 
     def restore(self, placement: Placement) -> None:
-        self._run.chaining.split(placement)
-        self._run.arrangement.plan(placement)
-        self._run.placed_anew(time.time())
+        run = self._run
+        run.chaining.split(placement)
+        run.arrangement.plan(placement)
+        arrangement.record(run.catalog, run.definition, placement)
+        run.placed_anew(time.time())
+        try:
+            run.chaining.join()
+        except PenstockError as error:
+            run.happened("notice", f"operators that ran as one before stay apart: {error}")
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         run, before = self._run, self.planned

@@ -200,10 +200,12 @@ class SourceFeed:
         self._seats = seats
         self._clock = clock
         self.position = 0
+        #: Whether Spark has said where this stream is: before that, the position says nothing.
+        self.found = False
         self.batch = Batch({})
 
     def seek(self, start: str) -> None:
-        self.position = int(json.loads(start))
+        self.position, self.found = int(json.loads(start)), True
 
     def take_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch({})
@@ -217,7 +219,7 @@ class SourceFeed:
 
     def _go(self, start: str | None, end: str) -> tuple[int, int]:
         """From where to where a batch reads; the position is then at its end."""
-        self.position = int(json.loads(end))
+        self.position, self.found = int(json.loads(end)), True
         return int(json.loads(start)) if start else 0, self.position
 
 
@@ -257,7 +259,7 @@ class RateFeed(SourceFeed):
     @property
     def unmet(self) -> int:
         """Rows that are due and not emitted. A source that was closed for good owes nothing more."""
-        return 0 if self._intake.closed else self.available()
+        return self.available() if self.found and not self._intake.closed else 0
 
     @property
     def drained(self) -> bool:
@@ -268,6 +270,7 @@ class RateFeed(SourceFeed):
         return self._source.rows is not None and self.position >= self._source.rows
 
     def latest(self) -> str | None:
+        self.found = True  # of a stream that goes on, Spark has asked for the last batch before this
         admitted = self._intake.admits(self)
         return json.dumps(self.position + admitted) if self.position + admitted else None
 

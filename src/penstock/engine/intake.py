@@ -17,6 +17,8 @@ from penstock.engine.pacing import Pacer
 
 #: The longest that one question of Spark's is kept waiting: a query that is to stop must not hang.
 PATIENCE = 0.5
+#: An operator that has answered so often that there is nothing has nothing to come from what was published before.
+ENOUGH_EMPTY_POLLS = 2
 
 
 class Supply(Protocol):
@@ -116,7 +118,7 @@ class Intake:
     @property
     def idle(self) -> bool:
         """Nothing under way, and nothing to come from what has been published so far."""
-        return not self.in_batch and self.turn.empty_polls >= 2
+        return not self.in_batch and self.turn.empty_polls >= ENOUGH_EMPTY_POLLS
 
     def admits(self, supply: Supply) -> int:
         """How much of this supply the next micro-batch may read; waits for rows when there are none. More than nothing
@@ -152,14 +154,18 @@ class Intake:
         deadline = self._clock() + PATIENCE
         self._look()
         if self.turn.empty_polls or self._patient_at_once:
-            while not self._ready() and not self.nothing_more and (now := self._clock()) < deadline:
+            while not self._ready() and not self._at_the_end() and (now := self._clock()) < deadline:
                 self._channels.wait(
-                    lambda: self._ready() or self.nothing_more, min(deadline - now, self._next_change(now))
+                    lambda: self._ready() or self._at_the_end(), min(deadline - now, self._next_change(now))
                 )
                 self._look()
         ready = self._ready()
         self.turn.empty_polls += not ready
         return ready
+
+    def _at_the_end(self) -> bool:
+        """Nothing more will come, and Spark has not been told often enough that there is nothing."""
+        return self.nothing_more and self.turn.empty_polls < ENOUGH_EMPTY_POLLS
 
     def _look(self) -> None:
         if self._open:

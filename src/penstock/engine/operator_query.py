@@ -162,6 +162,8 @@ class OperatorQuery:
         whole = replace(reports[0], bundles=bundles or reports[0].bundles)
         new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
         finish_files(whole)
+        published = time.time()
+        reports = [replace(report, finished=published) for report in reports]
         # Spark SQL does not say how much of its time was for rows.
         known = reports[0].busy + reports[0].busy_elsewhere if self._arrow else busy
         self.intake.ended(self._work(taken, bundles), known)
@@ -269,7 +271,9 @@ class OperatorQuery:
         self.intake.close()
         self._stopping = True
         if self.query is not None and self.query.isActive:
-            deadline = time.monotonic() + self.environment.settings.batch_interval * 4 + 2
+            settings = self.environment.settings
+            longest = max(settings.batch_interval, settings.batch_interval_most / 2)
+            deadline = time.monotonic() + longest * 4 + 2
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
             with suppress(Exception):  # the whole session may be gone already

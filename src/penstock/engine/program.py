@@ -20,6 +20,8 @@ from penstock.engine.splitting import Descriptor, Piece
 from penstock.errors import Location
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 
+#: Programs that a worker process keeps.
+MOST_UNPACKED = 64
 BadRow = Callable[[str, str], None]
 #: Rows, and the piece of a channel that they are from: None where they are not from a channel.
 Portion = tuple[Piece | None, pa.RecordBatch]
@@ -89,12 +91,16 @@ class PackedProgram:
     code: bytes
 
     def unpack(self) -> Program:
-        program = _UNPACKED.get(self.digest)
+        program = _UNPACKED.pop(self.digest, None)
         if program is None:
             # These bytes come from our own driver, through Spark's own authenticated closure.
-            program = _UNPACKED[self.digest] = cloudpickle.loads(self.code)
+            program = cloudpickle.loads(self.code)
+        _UNPACKED[self.digest] = program
+        while len(_UNPACKED) > MOST_UNPACKED:
+            del _UNPACKED[next(iter(_UNPACKED))]
         return program
 
 
-#: Programs this worker process has seen. A worker lives as long as its executor and sees each operator once.
+#: Programs this worker process has seen, the one used last at the end. A worker lives as long as its executor, and sees
+#: every operator in each shape that its chain takes.
 _UNPACKED: dict[str, Program] = {}

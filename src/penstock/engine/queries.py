@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.engine.feeds import Seats
@@ -25,8 +25,8 @@ class Queries:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        #: Operators that get nothing until somebody opens their gates by hand.
-        self.held: Container[str] = ()
+        #: Operators that get nothing until they are released.
+        self.held: set[str] = set()
         #: The query that runs an operator, alone or with others.
         self.by_operator: dict[str, OperatorQuery] = {}
         #: Held while a query is replaced by another.
@@ -53,6 +53,11 @@ class Queries:
         for query in self.all():
             self._let_in(query.operator.name)
 
+    def release(self, operator: str) -> None:
+        """Let rows into an operator that was held."""
+        self.held.discard(operator)
+        self._let_in(operator)
+
     def start_again(self, operator: str) -> None:
         """By the definition and in the chain as they are now; the one before is stopped already."""
         self._start(operator)
@@ -62,11 +67,7 @@ class Queries:
         """Start queries anew, each named by its first operator, the later ones first. One that does not start is a
         failure of the whole: rows would pile up before it for ever."""
         for name in reversed(parts):
-            try:
-                self.start_again(name)
-            except PenstockError as error:
-                self.by_operator[name].fail(error)
-                raise
+            self.start_again(name)
 
     def finish_batch(self, operator: str) -> None:
         """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""
@@ -88,18 +89,22 @@ class Queries:
     def mend(self) -> None:
         """Start queries again that Spark gave up because executors were lost: their checkpoints are whole."""
         for query in self.all():
-            name = query.operator.name
-            if not self.mendable(query) or self._run.has_stopped:
-                continue
-            self._restarts.count(name)
-            self._run.happened("fault", f'the query of "{name}" ended: {query.failure}')
-            with self.replacing:
-                try:
-                    query.stop()
-                    self.start_again(name)
-                    self._run.happened("recovery", f'the query of "{name}" was started again')
-                except PenstockError as error:
-                    self.by_operator[name].fail(error)
+            if self.mendable(query):
+                with self.replacing:
+                    self._mend(query)
+
+    def _mend(self, query: OperatorQuery) -> None:
+        name = query.operator.name
+        if self.by_operator.get(name) is not query or self._run.has_stopped:
+            return  # another thread has replaced it meanwhile, or ended everything
+        self._run.happened("fault", f'the query of "{name}" ended: {query.failure}')
+        try:
+            query.stop()
+            with suppress(PenstockError):  # the new query keeps it, and it counts as one more that ended
+                self.start_again(name)
+                self._run.happened("recovery", f'the query of "{name}" was started again')
+        finally:
+            self._restarts.count(name)  # not before: until then, whoever looks finds it mendable
 
     def mendable(self, query: OperatorQuery) -> bool:
         query.notice_end()
@@ -126,12 +131,17 @@ class Queries:
         query = OperatorQuery(operators, run.environment, self._seats(name))
         self.by_operator.update(dict.fromkeys(chain, query))
         query.intake.pause(run.paused and isinstance(query.operator, Source))
-        query.start()
+        try:
+            query.start()
+        except Exception as error:
+            query.fail(error)  # or nobody would ever hear that this one does not run
         query.check()
 
     def _let_in(self, name: str) -> None:
-        if name not in self.held:
-            self.by_operator[name].intake.open()
+        query = self.by_operator[name]
+        ends = self._run.draining and isinstance(query.operator, Source)
+        if name not in self.held and not ends:
+            query.intake.open()
 
     def _seats(self, operator: str) -> Seats:
         arrangement, slots = self._run.arrangement, self._run.host.slots

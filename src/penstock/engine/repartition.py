@@ -26,6 +26,9 @@ from penstock.strategies.mapping.round_robin import deal_tasks
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.engine.operator_frames import Environment
     from penstock.engine.runtime import Run
 
 #: How often it is tried when Spark finds the last batch cut off.
@@ -94,6 +97,29 @@ def under_way(catalog: Catalog) -> tuple[str, int] | None:
     return (fields["operator"], fields["tasks"]) if fields else None
 
 
+def finish(spark: SparkSession, environment: Environment, catalog: Catalog) -> str:
+    """Finish what was going on when the driver ended, before any query starts; what was done about it, in words. If the
+    operator's last batch was cut off Spark had not begun, and cannot now: then the operator keeps the tasks it had."""
+    unfinished = under_way(catalog)
+    if unfinished is None:
+        return ""
+    operator, tasks = unfinished
+    try:
+        repartition_state(spark, environment.checkpoint(operator), tasks)
+    except (PySparkException, Py4JError) as error:
+        if not _was_cut_off(error):
+            raise
+        give_up(catalog)
+        return f'the repartition of "{operator}" into {tasks} tasks had not begun, and is given up'
+    record_tasks(catalog, operator, tasks)
+    return f'the repartition of "{operator}" into {tasks} tasks was finished'
+
+
+def _was_cut_off(error: Exception) -> bool:
+    """Whether Spark refuses a checkpoint because its last batch has no end."""
+    return "LAST_BATCH_FAILED" in str(error)
+
+
 def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     """Cut the state of a keyed operator into so many tasks; its instances stay what and where they are."""
     was = check_repartition(run.definition, operator, tasks, run.placement.total(operator)).tasks
@@ -102,8 +128,10 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         begin(run.catalog, operator, tasks)
         try:
             seconds = _rewrite(run, operator, tasks)
-        except (PySparkException, Py4JError) as error:
+        except BaseException as error:
             give_up(run.catalog)
+            if not isinstance(error, PySparkException | Py4JError):
+                raise
             raise PenstockError(
                 "REPARTITION_FAILED",
                 f'Spark could not repartition "{operator}": {_reason(error)}.',
@@ -126,7 +154,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
             repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
             return time.monotonic() - began
         except (PySparkException, Py4JError) as error:
-            if "LAST_BATCH_FAILED" not in str(error):
+            if not _was_cut_off(error):
                 raise
         run.queries.finish_batch(operator)
     raise _failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")

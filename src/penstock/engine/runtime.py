@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -25,15 +25,13 @@ from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.queries import Queries
 from penstock.engine.slots import to_nobody
-from penstock.engine.spark_internals import repartition_state
 from penstock.engine.state_folder import StateFolder
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
-from penstock.strategies.mapping.chained import chained_round_robin
-from penstock.strategies.mapping.round_robin import round_robin
+from penstock.strategies.mapping.chained import dealt
 from penstock.topology.definition import Source, TopologyDefinition
 
 POLL = 0.05
@@ -65,6 +63,8 @@ class Run:
         self._keeper = Keeper(self._sweep, settings.retention_seconds, self.queries.mend)
         #: Whether the sources are to emit nothing for the time being.
         self.paused = False
+        #: Whether they are to emit nothing more at all.
+        self.draining = False
         self.has_stopped = False
         self._drained_at_stop = False
         self._catalog: Catalog | None = None
@@ -73,8 +73,13 @@ class Run:
 
     def _dealt(self) -> Placement:
         """Where everything starts when nobody said where, now or in an earlier run."""
-        chained = self.settings.chaining == "on"
-        return (chained_round_robin if chained else round_robin)(self.definition, self.host.cluster)
+        return dealt(self.definition, self.host.cluster, self.settings.chaining == "on")
+
+    def _recorded_placement(self, catalog: Catalog) -> Placement | None:
+        """Of an earlier run; None if it is where that one started, and chains are on now that were off or off now."""
+        again = arrangement.recorded(catalog, self.definition, self.host.cluster)
+        otherwise = dealt(self.definition, self.host.cluster, self.settings.chaining != "on")
+        return None if again == otherwise else again
 
     @property
     def environment(self) -> Environment:
@@ -110,9 +115,9 @@ class Run:
             raise RuntimeError("the topology is not started")
         return self._monitoring
 
-    def start(self, held: Container[str] = ()) -> Run:
-        """Start all queries and let rows in, but into the operators that are `held`: their gates are opened by hand."""
-        self.queries.held = held
+    def start(self, held: Collection[str] = ()) -> Run:
+        """Start all queries and let rows in, but into the operators that are `held` until they are released."""
+        self.queries.held = set(held)
         try:
             self._open()
             self.host.slots.listen(self._slots_changed)
@@ -137,16 +142,12 @@ class Run:
         declared = self.definition
         environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)
         self._monitoring = self._open_monitoring(environment)
-        if unfinished := repartition.under_way(catalog):
-            operator, tasks = unfinished
-            repartition_state(self.host.spark, environment.checkpoint(operator), tasks)
-            repartition.record_tasks(catalog, operator, tasks)
-            self.happened("recovery", f'the repartition of "{operator}" into {tasks} tasks was finished')
+        if what := repartition.finish(self.host.spark, environment, catalog):
+            self.happened("recovery", what)
         self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))
         self._environment = dataclasses.replace(environment, definition=self.definition)
         if not self._placement_given:
-            again = arrangement.recorded(catalog, self.definition, self.host.cluster)
-            self.arrangement.plan(again or self._dealt())
+            self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
             self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
@@ -225,8 +226,12 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """All sources have ended and everything they emitted has reached the sinks."""
-        return all(query.drained for query in self.queries.all())
+        """All sources have ended and everything they emitted has reached the sinks. Whoever asks again and again makes
+        it end sooner: operators behind others that have ended are told so."""
+        if all(query.drained for query in self.queries.all()):
+            return True
+        self.queries.tell_who_is_the_last()
+        return False
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has finished (True) or the time is over (False); raises when an operator fails."""
@@ -235,7 +240,6 @@ class Run:
             self.check()
             if self.finished:
                 return True
-            self.queries.tell_who_is_the_last()
             time.sleep(POLL)
         return False
 
@@ -307,6 +311,7 @@ class Run:
 
     def begin_drain(self) -> None:
         """Let the sources emit nothing more; what they have emitted goes on to the sinks."""
+        self.draining = True
         for query in self.queries.of_sources():
             query.intake.close()
             if not query.feeds:

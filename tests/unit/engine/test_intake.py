@@ -190,3 +190,16 @@ def test_opening_wakes_a_waiting_query() -> None:
     intake.open()
     thread.join(5)
     assert got == [10]
+
+
+def test_at_the_end_nobody_waits_until_spark_knows_and_then_everybody(channels: FakeChannels) -> None:
+    supply = Rows(0)
+    intake = intake_of(channels, supply)
+    intake.expect_nothing_more()
+    for _ in range(2):
+        assert intake.admits(supply) == 0
+    assert channels.waits == []
+    assert intake.idle
+    # Spark asks on as long as the others run: not hundreds of times a second.
+    intake.admits(supply)
+    assert sum(channels.waits) == pytest.approx(0.5)

@@ -8,15 +8,24 @@ from typing import Any
 import pytest
 
 from penstock import sources
+from penstock.cluster.model import Slot
 from penstock.engine.feeds import RateFeed, Seats
+from penstock.engine.splitting import Bundle
 
 BEGAN = 1_000.0
 
 
 def feed(began: dict[str, float], now: float, position: int = 0) -> RateFeed:
     gate: Any = SimpleNamespace(add=lambda feed: None, closed=False)
-    made = RateFeed("rows", sources.rate(10), began, gate, Seats(lambda: [], lambda slot: None), clock=lambda: now)
-    made.position = position
+    made = RateFeed(
+        "rows",
+        sources.rate(10),
+        began,
+        gate,
+        Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None),
+        clock=lambda: now,
+    )
+    made.position, made.found = position, True
     return made
 
 
@@ -31,6 +40,18 @@ def test_a_query_that_takes_the_place_of_another_finds_what_was_due_meanwhile() 
     feed(began, BEGAN).available()
     # The first one emitted 20 rows, was stopped after 2 s, and the next one starts 3 s later.
     assert feed(began, BEGAN + 5, position=20).unmet == 30
+
+
+def test_before_spark_has_said_where_a_stream_is_nothing_is_owed_and_no_schedule_begins() -> None:
+    began: dict[str, float] = {}
+    unknown = feed(began, BEGAN)
+    unknown.found = False
+    assert unknown.unmet == 0
+    assert began == {}
+    # Spark asks for the last batch of the run before: rows up to 20 were emitted then.
+    unknown.partitions("10", "20")
+    assert unknown.unmet == 0
+    assert began == {"rows": pytest.approx(BEGAN - 2)}
 
 
 def test_a_run_that_goes_on_after_a_pause_owes_nothing_for_it() -> None:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.strategies.mapping.chains import candidates
-from penstock.strategies.mapping.round_robin import deal, deal_tasks
+from penstock.strategies.mapping.round_robin import deal, deal_tasks, round_robin
 from penstock.topology.definition import Keyed, TopologyDefinition
+
+
+def dealt(definition: TopologyDefinition, cluster: Cluster, chained: bool) -> Placement:
+    """Where a topology starts, with chains or without."""
+    return (chained_round_robin if chained else round_robin)(definition, cluster)
 
 
 def chained_round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
     before = {stream.consumer: stream.producer for stream in candidates(definition)}
     firsts = {operator.name: operator.instances for operator in definition.operators if operator.name not in before}
-    dealt = deal(firsts, {}, cluster).instances
+    places = deal(firsts, {}, cluster).instances
 
     def first_of(name: str) -> str:
         return first_of(before[name]) if name in before else name
 
-    slots = {operator.name: dealt[first_of(operator.name)] for operator in definition.operators}
+    slots = {operator.name: places[first_of(operator.name)] for operator in definition.operators}
     tasks = {one.name: deal_tasks(one.tasks, slots[one.name]) for one in definition.operators if isinstance(one, Keyed)}
     return Placement(slots, tasks)

@@ -1,0 +1,152 @@
+"""The queries of a run without Spark: who is started again, who is let in, and what happens if that fails."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock import Topology, sinks, sources
+from penstock.engine import queries
+from penstock.engine.queries import Queries
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+LOST = "ExecutorLostFailure (executor 1 exited)"
+
+
+class FakeQuery:
+    """As much of an OperatorQuery as Queries asks for. What is in `problems` happens to those that are started."""
+
+    problems: ClassVar[list[Exception]] = []
+
+    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+        self.operator = operators[0]
+        self.failure: PenstockError | None = None
+        self.lost_executors = False
+        self.stopped = False
+        self.is_open = False
+        self.intake = SimpleNamespace(pause=lambda paused: None, open=self._open)
+
+    def _open(self) -> None:
+        self.is_open = True
+
+    def start(self) -> None:
+        if self.problems:
+            raise self.problems.pop(0)
+
+    def fail(self, error: Exception) -> None:
+        self.failure = PenstockError("OPERATOR_FAILED", str(error), "")
+        self.lost_executors = LOST in str(error)
+
+    def check(self) -> None:
+        if self.failure:
+            raise self.failure
+
+    def notice_end(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(queries, "OperatorQuery", FakeQuery)
+    FakeQuery.problems = []
+    topology = Topology("t")
+    rows = topology.source("rows", sources.rate(1))
+    topology.sink("out", sinks.noop(), inputs=rows)
+    made = SimpleNamespace(
+        definition=topology.definition(),
+        settings=Settings(query_restarts=1),
+        environment=None,
+        arrangement=None,
+        host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
+        chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
+        paused=False,
+        draining=False,
+        has_stopped=False,
+        told=[],
+    )
+    made.happened = lambda kind, reason, *more: made.told.append(kind)
+    made.queries = Queries(made)
+    made.queries.start_all()
+    made.queries.let_all_in()
+    return made
+
+
+def lose_executors(run: Any, operator: str) -> FakeQuery:
+    query: FakeQuery = run.queries.by_operator[operator]
+    query.fail(RuntimeError(LOST))
+    return query
+
+
+def test_a_query_that_lost_its_executors_is_started_again_and_let_in(run: Any) -> None:
+    lost = lose_executors(run, "out")
+    run.queries.mend()
+    again = run.queries.by_operator["out"]
+    assert again is not lost
+    assert lost.stopped
+    assert again.is_open
+    assert run.told == ["fault", "recovery"]
+
+
+def test_only_so_often(run: Any) -> None:
+    lose_executors(run, "out")
+    run.queries.mend()
+    lost = lose_executors(run, "out")
+    assert not run.queries.mendable(lost)
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is lost
+
+
+def test_while_it_is_being_started_again_it_counts_as_mendable(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = lose_executors(run, "out")
+    seen = []
+    monkeypatch.setattr(FakeQuery, "start", lambda query: seen.append(run.queries.mendable(lost)))
+    run.queries.mend()
+    assert seen == [True]
+
+
+def test_one_that_another_thread_has_replaced_meanwhile_is_left_alone(run: Any) -> None:
+    lost = lose_executors(run, "out")
+    run.queries.start_again("out")
+    healthy = run.queries.by_operator["out"]
+    run.queries._mend(lost)
+    assert run.queries.by_operator["out"] is healthy
+    assert run.told == []
+
+
+def test_a_query_that_does_not_start_is_known_to_have_failed(run: Any) -> None:
+    FakeQuery.problems = [RuntimeError("the storage is away")]
+    with pytest.raises(PenstockError, match="the storage is away"):
+        run.queries.start_parts(["out"])
+    assert run.queries.by_operator["out"].failure is not None
+
+
+def test_who_does_not_start_again_either_is_not_forgotten(run: Any) -> None:
+    lose_executors(run, "out")
+    FakeQuery.problems = [RuntimeError(LOST)]
+    run.queries.mend()
+    assert run.queries.by_operator["out"].failure is not None
+    assert run.told == ["fault"]
+
+
+def test_a_source_that_is_started_again_while_all_ends_emits_nothing(run: Any) -> None:
+    run.draining = True
+    for operator in ("rows", "out"):
+        run.queries.start_again(operator)
+    assert not run.queries.by_operator["rows"].is_open
+    assert run.queries.by_operator["out"].is_open
+
+
+def test_one_that_is_held_gets_nothing_until_it_is_released(run: Any) -> None:
+    run.queries.held = {"out"}
+    run.queries.start_again("out")
+    assert not run.queries.by_operator["out"].is_open
+    run.queries.release("out")
+    assert run.queries.by_operator["out"].is_open
+    run.queries.start_again("out")
+    assert run.queries.by_operator["out"].is_open, "nobody closes it again behind its back"
