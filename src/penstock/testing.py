@@ -55,11 +55,12 @@ class RecordingEngine:
 
     def remove_machine(self, name: str) -> None:
         self._call(f"remove machine {name}")
-        self.cluster = self.cluster.minus([name])
+        real = {slot.machine for slot in self._came.get(name, {}).values()} or {name}
+        self.cluster = self.cluster.minus(real)
         self._came = {
             planned: came
             for planned, came in self._came.items()
-            if name not in {slot.machine for slot in came.values()}
+            if real.isdisjoint({slot.machine for slot in came.values()})
         }
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:

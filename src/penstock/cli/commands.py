@@ -180,15 +180,13 @@ def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | N
 
 def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:
     """What the topology is to reach by itself, if it is."""
-    from penstock.controller.goals import Goal
+    from penstock.controller.goals import Goal, require_machines
 
     if throughput is None and machines_max is None:
         return None
-    if choice.kind == "local":
-        raise PenstockError(
-            "BAD_GOAL", "a local cluster is one machine, so nothing can scale.", "Choose --cluster standalone."
-        )
-    return Goal(throughput, machines_max)
+    goal = Goal(throughput, machines_max)
+    require_machines(goal, choice.kind)
+    return goal
 
 
 def _pairs(option: str, assignments: tuple[str, ...]) -> dict[str, str]:

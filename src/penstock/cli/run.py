@@ -76,8 +76,8 @@ class Watch:
 
     def until_the_end(self) -> tuple[Summary, int]:
         finished = self._until_stopped()
-        self.steering.close()
         asked = self.stops.count
+        self.steering.close()
         drained = finished or self._drain(asked)
         code = INTERRUPTED if not drained and self.stops.count > asked else 0
         return summarize(self.run, self.order.choice.kind, drained), code

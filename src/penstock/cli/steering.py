@@ -112,7 +112,12 @@ def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
 @TOPOLOGY
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only those above this id.")
-@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=1000, help="At most so many at once.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=1000,
+    help="With --json at most so many; else so many at once.",
+)
 @JSON
 def events(name: str | None, follow: bool, after: int, limit: int, as_json: bool) -> Outcome:
     """Tell what happened: decisions, vetoes, actions, faults, recoveries. With -f and --json, an object a line."""
@@ -140,7 +145,7 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
                 raise
             yield from answer["events"]
             after = answer["next"]
-            if not follow:
+            if not follow and len(answer["events"]) < limit:
                 return
 
 

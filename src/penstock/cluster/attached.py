@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from penstock.cluster.binding import cluster_of, discover_slots
 from penstock.cluster.java import check_java
@@ -23,6 +24,14 @@ from penstock.errors import PenstockError
 POLL_SECONDS = 0.1
 #: How long executors that are to leave may take.
 DRAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A machine that was asked for: the slots there were before, and how many it is to have."""
+
+    before: frozenset[Slot]
+    slots: int
 
 
 class AttachedCluster:
@@ -44,8 +53,9 @@ class AttachedCluster:
         self._cores = cores
         self._settle_seconds = settle_seconds
         self._bound: dict[Slot, Executor] = {}
-        #: Machines that were asked for: the slots there were before, and the slots that came.
-        self._asked: dict[str, frozenset[Slot]] = {}
+        #: Names that were ever given, and the machines that were asked for and are not gone again.
+        self._names: set[str] = set()
+        self._asked: dict[str, _Asked] = {}
         self._came: dict[str, Mapping[Slot, Slot]] = {}
         self._lock = threading.RLock()
 
@@ -83,41 +93,67 @@ class AttachedCluster:
             # A machine like most of those there are.
             sizes = Counter(len(machine.slots) for machine in self.cluster.machines)
             slots = max(sizes, key=lambda size: (sizes[size], -size), default=1)
-            first = len(self._asked) + 1
+            first = len(self._names) + 1
             return Cluster.of([f"new-{first + i}" for i in range(count)], slots, self._cores).machines
 
     def add_machine(self, machine: Machine, spark: Executors) -> None:
         with self._lock:
-            self._asked[machine.name] = frozenset(self._bound) | {
-                slot for came in self._came.values() for slot in came.values()
-            }
-            waiting = sum(name not in self._came for name in self._asked) - 1
-        spark.request_executors(len(spark.executors()) + (waiting + 1) * len(machine.slots))
+            self._names.add(machine.name)
+            self._asked[machine.name] = _Asked(frozenset(self._bound) | self._taken(), len(machine.slots))
+            waiting = self._waiting()
+        spark.request_executors(len(spark.executors()) + waiting)
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
         with self._lock:
-            before = self._asked.get(machine.name)
-            if before is None or machine.name in self._came:
+            if machine.name not in self._asked or machine.name in self._came:
                 return self._came.get(machine.name)
-            taken = {slot for came in self._came.values() for slot in came.values()}
-            fresh = sorted(set(self._bound) - before - taken)
+            fresh = sorted(self._fresh(machine.name))
             if len(fresh) < len(machine.slots):
                 return None
             came = self._came[machine.name] = dict(zip(sorted(machine.slots), fresh, strict=False))
             return came
 
+    def _taken(self) -> set[Slot]:
+        return {slot for came in self._came.values() for slot in came.values()}
+
+    def _fresh(self, name: str) -> set[Slot]:
+        """What came since a machine was asked for, and is not counted for another."""
+        return set(self._bound) - self._asked[name].before - self._taken()
+
+    def _waiting(self) -> int:
+        """Slots that were asked for and have not come."""
+        return sum(asked.slots for name, asked in self._asked.items() if name not in self._came)
+
+    def slots_of(self, name: str) -> frozenset[Slot]:
+        with self._lock:
+            if name in self._came:
+                return frozenset(self._came[name].values())
+            if name in self._asked:
+                return frozenset(self._fresh(name))
+            return frozenset(slot for slot in self._bound if slot.machine == name)
+
     def remove_machine(self, name: str, spark: Executors) -> None:
         with self._lock:
-            leaving = {executor.id for slot, executor in self._bound.items() if slot.machine == name}
-            if not leaving:
+            leaving = {self._bound[slot].id for slot in self.slots_of(name) if slot in self._bound}
+            never_came = name in self._asked and name not in self._came
+            if not leaving and name not in self._asked:
                 raise no_such_machine(name, self.cluster.names)
+            self._asked.pop(name, None)
+            self._came.pop(name, None)
+        if leaving:
+            self._decommission(name, leaving, spark)
+        if never_came:
+            # Whoever manages the cluster is no longer to look for it.
+            spark.request_executors(len(spark.executors()) + self._waiting())
+        self.bound(spark.executors)
+
+    def _decommission(self, name: str, leaving: set[str], spark: Executors) -> None:
         spark.decommission(leaving)
         deadline = time.monotonic() + DRAIN_SECONDS
         while leaving & {executor.id for executor in spark.executors()}:
             if time.monotonic() > deadline:
                 raise cluster_failed(f"The executors of {name} did not leave within {DRAIN_SECONDS:g} s.")
             time.sleep(POLL_SECONDS)
-        self.bound(spark.executors)
 
     def tend(self) -> list[str]:
         return []  # its processes are someone else's

@@ -100,6 +100,8 @@ def _master_options(work_dir: Path) -> list[str]:
         DECOMMISSION,
         # The server for submitting applications would take a fixed port, and nobody needs it.
         "-Dspark.master.rest.enabled=false",
+        # Every user of this computer can open the master's page: nobody may end the application there.
+        "-Dspark.ui.killEnabled=false",
         # A master that is started again finds the application and the workers of the one before it.
         "-Dspark.deploy.recoveryMode=FILESYSTEM",
         f"-Dspark.deploy.recoveryDirectory={_quoted(work_dir / 'recovery')}",

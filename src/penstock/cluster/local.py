@@ -51,6 +51,9 @@ class LocalCluster:
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
         return None
 
+    def slots_of(self, name: str) -> frozenset[Slot]:
+        return frozenset()
+
     def remove_machine(self, name: str, spark: Executors) -> None:
         raise _one_machine()
 

@@ -85,8 +85,14 @@ class Provider(Protocol):
         there, or was never asked for. Raises when it cannot come any more."""
         ...
 
+    def slots_of(self, name: str) -> frozenset[Slot]:
+        """The slots that go when this machine is removed: of one that was added, those that came for it, by the name
+        under which it was planned; none if there is no such machine."""
+        ...
+
     def remove_machine(self, name: str, spark: Executors) -> None:
-        """Decommission a machine and wait until it is gone. Nothing should be placed there any more."""
+        """Decommission a machine and wait until it is gone. Nothing should be placed there any more. One that was asked
+        for and did not come is asked for no longer."""
         ...
 
     def tend(self) -> list[str]:

@@ -112,6 +112,8 @@ class StandaloneCluster:
         for i in range(self.machines):
             _require_address(_address(FIRST_ADDRESS + i))
         self._clear_scratch()  # a driver that was killed could not
+        # What a master of an earlier run knew: this one would wait for workers that are gone.
+        shutil.rmtree(self.work_dir / "recovery", ignore_errors=True)
         daemons.write_conf(self.work_dir)
         try:
             self._master = self._launch("master", LOOPBACK, daemons.master_command())
@@ -173,6 +175,11 @@ class StandaloneCluster:
                 raise _ended(f"The worker of machine {machine.name}", worker.process)
             slots = {slot: slot for slot in worker.machine.slots}
             return slots if slots.keys() <= self._bound.keys() else None
+
+    def slots_of(self, name: str) -> frozenset[Slot]:
+        with self._lock:
+            worker = self._workers.get(name)
+            return frozenset(worker.machine.slots) if worker is not None else frozenset()
 
     def remove_machine(self, name: str, spark: Executors | None = None, drain_seconds: float = 30.0) -> None:
         """Decommission a machine, wait until its executors have gone, and end its worker.

@@ -18,7 +18,7 @@ from types import TracebackType
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 from penstock.control.steered import open_to_others
 from penstock.control.steering import Json, Steering
-from penstock.controller.goals import Goal, settings_for
+from penstock.controller.goals import Goal, require_machines, settings_for
 from penstock.engine.launch import launch
 from penstock.engine.runtime import Run
 from penstock.settings import Settings
@@ -98,6 +98,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
     by itself."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
+    require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
     with ExitStack() as starting:
         launched = starting.enter_context(

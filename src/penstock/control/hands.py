@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from penstock.control.steering import Steering
-from penstock.controller.goals import Goal
-from penstock.controller.guards import Situation, cooldown, one_at_a_time, quota
+from penstock.controller.goals import Goal, rules_for
+from penstock.controller.guards import Situation, cooldown, not_while_paused, one_at_a_time, quota
 from penstock.controller.loop import Controller
 from penstock.engine.runtime import Run
 from penstock.monitor.events import EventKind
@@ -17,10 +17,11 @@ from penstock.strategies.scaling.rules import Rules
 class SteeringHands:
     """Implements `controller.loop.Hands`."""
 
-    def __init__(self, run: Run, steering: Steering, strategy: str) -> None:
+    def __init__(self, run: Run, steering: Steering, strategy: str, alpha: float) -> None:
         self._run = run
         self._steering = steering
         self._strategy = strategy
+        self._alpha = alpha
 
     def snapshot(self) -> Snapshot:
         return self._run.snapshot()
@@ -29,10 +30,10 @@ class SteeringHands:
         all_of_them = self._steering.operations.all()
         under_way = next((one.action for one in all_of_them if not one.state.over), "")
         ended = max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None)
-        return Situation(time.time(), ended, under_way, len(self._run.host.cluster.machines))
+        return Situation(time.time(), ended, under_way, len(self._run.host.cluster.machines), self._run.paused)
 
     def scale_out(self, machines: int) -> None:
-        self._steering.scale_out(machines, self._strategy)
+        self._steering.scale_out(machines, self._strategy, alpha=self._alpha)
 
     def scale_in(self, machines: int) -> None:
         self._steering.scale_in(machines, strategy=self._strategy)
@@ -44,6 +45,7 @@ class SteeringHands:
 def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str) -> Controller:
     """A controller with all guards. It decides only on a complete window, which starts anew with every change."""
     settings = run.settings
-    guards = (one_at_a_time, cooldown(settings.cooldown_seconds), quota(goal))
-    rules = Rules.of(settings)
-    return Controller(goal, SteeringHands(run, steering, strategy), guards, settings.sample_seconds, rules)
+    guards = (not_while_paused, one_at_a_time, cooldown(settings.cooldown_seconds), quota(goal))
+    rules = rules_for(goal, Rules.of(settings))
+    hands = SteeringHands(run, steering, strategy, rules.alpha)
+    return Controller(goal, hands, guards, settings.sample_seconds, rules, settings.cooldown_seconds)

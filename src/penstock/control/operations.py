@@ -56,6 +56,8 @@ class Operation:
     proposal: Proposal | None = None
     outcome: Outcome | None = None
     error: PenstockError | None = None
+    #: It is not to go on: asked before each attempt, since between two of them there is nothing to roll back.
+    cancelled: bool = False
 
     def as_json(self, step: str = "") -> dict[str, Any]:
         return {
@@ -166,6 +168,7 @@ class Operations:
                 raise PenstockError(
                     "NOT_CANCELLABLE", f"operation {number} is over ({operation.state}).", "Nothing was changed."
                 )
+            operation.cancelled = True
         self._cancel()
         return operation
 
@@ -175,11 +178,13 @@ class Operations:
             self.closing = True
             while self._waiting:
                 self._end(self._waiting.popleft(), State.CANCELLED)
-            running = any(one.state is State.RUNNING for one in self._known.values())
+            for one in self._known.values():
+                one.cancelled |= one.state is State.RUNNING
             self._changed.notify_all()
-        if running:
-            self._cancel()
-        self._thread.join()
+        while self._thread.is_alive():
+            if self.current is not None:
+                self._cancel()  # again and again: what is only being decided on now may begin later
+            self._thread.join(0.1)
 
     def _work(self) -> None:
         while (operation := self._next()) is not None:

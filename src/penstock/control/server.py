@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import secrets
 import socket
@@ -21,6 +22,12 @@ from penstock.settings import Settings
 #: Seconds that requests which wait for something are given when the interface is closed.
 GRACE = 2
 START_SECONDS = 10.0
+
+
+# What goes wrong is answered, and told as an event: it is not for the terminal of whoever runs the topology.
+_LOGGER = logging.getLogger("uvicorn.error")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.cluster.model import Slot
@@ -23,6 +24,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.history import POINTS, HistoryQuery
 from penstock.monitor.series import By
+from penstock.monitor.snapshot import Snapshot
 from penstock.strategies.mapping.chains import why_apart
 from penstock.strategies.scaling.explain import view
 from penstock.strategies.scaling.rules import Rules
@@ -125,14 +127,16 @@ class Steering:
 
     # Actions
 
-    def scale_out(self, machines: int = 1, strategy: str | None = None, dry_run: bool = False) -> Json:
-        """More machines, and on them what the strategy decides."""
+    def scale_out(
+        self, machines: int = 1, strategy: str | None = None, dry_run: bool = False, alpha: float | None = None
+    ) -> Json:
+        """More machines, and on them what the strategy decides, by the alpha of the settings or another one."""
         _at_least_one("machines", machines)
         name = strategy or self._run.settings.strategy
 
         def propose() -> Proposal:
             new = self._run.host.provider.upcoming(machines)
-            return proposals.scale_out(self._run.snapshot(), new, name, self._rules())
+            return proposals.scale_out(self._planned(), new, name, self._rules(alpha))
 
         return self._do("scale-out", {"machines": machines, "strategy": name}, propose, dry_run)
 
@@ -150,7 +154,7 @@ class Steering:
         arguments: Json = {"names": list(names)} if names else {"machines": count, "strategy": name}
 
         def propose() -> Proposal:
-            snapshot = self._run.snapshot()
+            snapshot = self._planned()
             if names:
                 return Proposal(plans.remove_machines(snapshot.placement, snapshot.cluster, list(dict.fromkeys(names))))
             return proposals.scale_in(snapshot, count, name, self._rules())
@@ -258,16 +262,20 @@ class Steering:
         return outcome
 
     def _tried(self, operation: Operation, plan: Plan) -> Outcome:
-        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-B), on what there
-        is by then."""
+        """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-B): with the same
+        plan, since what was measured before it is what it was decided on. If that cannot be any more it is over."""
+        if operation.cancelled:
+            return Outcome(plan, Status.ROLLED_BACK, "CANCELLED: it had not begun", error="CANCELLED")
         outcome = self._changes.carry_out(plan)
         for _ in range(1, self._run.settings.scaling_attempts):
-            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or self.operations.closing:
+            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or operation.cancelled:
                 break
             text = f"it was rolled back and is begun again: {outcome.reason}"
             self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, outcome_as_json(outcome))
-            operation.proposal = operation.propose()
-            outcome = self._changes.carry_out(operation.proposal.plan)
+            try:
+                outcome = self._changes.carry_out(plan)
+            except PenstockError as refusal:
+                return replace(outcome, reason=f"{outcome.reason}; and it cannot be begun again: {refusal}")
         return outcome
 
     def _ended(self, operation: Operation) -> None:
@@ -278,6 +286,11 @@ class Steering:
 
     def _refused(self, refusal: PenstockError, action: str, cause: str) -> None:
         self._run.happened(EventKind.VETO, str(refusal), action, cause, {"error": refusal.name})
+
+    def _planned(self) -> Snapshot:
+        """What is measured, with the placement as it was decided: a slot that is lost for a moment is no reason to
+        decide for another one for good."""
+        return replace(self._run.snapshot(), placement=self._changes.planned)
 
     def _rules(self, alpha: float | None = None) -> Rules:
         return Rules.of(self._run.settings, alpha)

@@ -16,7 +16,7 @@ from penstock.strategies.scaling.load import Load
 
 def without_back_pressure(load: Load, held_back: Collection[str]) -> Load:
     """The load, with operators that wait for those behind them at the rate that their input and they themselves could
-    give. One that does not wait shows what it can do, so its rate stays."""
+    give; and so for those that would then get more than they do, as far as it is known what they could do."""
     if not held_back:
         return load
     operators = list(load.operators)
@@ -30,7 +30,9 @@ def without_back_pressure(load: Load, held_back: Collection[str]) -> Load:
         for index in incoming.get(one.name, ()):
             stream = streams[index]
             streams[index] = replace(stream, rate=stream.rate * growth[load.position[stream.producer]])
-        if one.name not in held_back or not one.processing:
+        grew = any(growth[load.position[streams[index].producer]] > 1 for index in incoming.get(one.name, ()))
+        starved = grew and one.capacity is not None
+        if not (one.name in held_back or starved) or not one.processing:
             continue
         fed = [streams[index].rate for index in incoming.get(one.name, ())]
         demand = sum(fed) if fed else one.external

@@ -6,6 +6,7 @@ and as much throughput as so many machines can give.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
@@ -64,9 +65,25 @@ class Shrink:
 Wish = Stay | Grow | Shrink
 
 
+def require_machines(goal: Goal | None, cluster_kind: str) -> None:
+    """Refuse a goal where there are no machines to be had."""
+    if goal is not None and cluster_kind == "local":
+        raise PenstockError(
+            "BAD_GOAL", "a local cluster is one machine, so nothing can scale.", "Choose --cluster standalone."
+        )
+
+
 def settings_for(goal: Goal | None, settings: Settings) -> Settings:
     """Who scales operators one by one needs them apart: in a chain they all have the same instances."""
     return settings if goal is None else replace(settings, chaining="off")
+
+
+def rules_for(goal: Goal, rules: Rules) -> Rules:
+    """Where a throughput is to be held, an operator is too slow as soon as it lacks what may not be lacking: with the
+    papers' alpha, one that gives a sixth too little would pass for fast enough."""
+    if goal.throughput is None:
+        return rules
+    return replace(rules, alpha=min(rules.alpha, 1 / (1 - TOLERANCE)))
 
 
 def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wish:
@@ -74,29 +91,24 @@ def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wi
     machines = len(snapshot.cluster.machines)
     if goal.machines_max is not None and machines > goal.machines_max:
         return Shrink(machines - goal.machines_max, f"{machines} machines are more than {goal.machines_max}")
-    if goal.throughput is None:
-        return _most_throughput(load, rules)
-    now, required = load.throughput, goal.throughput
-    if now < required * (1 - TOLERANCE):
-        return _more(load, rules, f"{now:,.0f} rows/s are below the {required:,.0f} that are required")
-    return _fewer(snapshot, load, rules, f"{now:,.0f} rows/s are what is required")
-
-
-def _most_throughput(load: Load, rules: Rules) -> Wish:
-    return _more(load, rules, "more throughput is wanted")
-
-
-def _more(load: Load, rules: Rules, why: str) -> Wish:
     slow = [one.name for one, full in zip(load.operators, congested(load, rules), strict=True) if full]
+    if goal.throughput is None:
+        if slow:
+            return Grow(1, f"more throughput is wanted; congested: {', '.join(slow)}")
+        return Stay("more throughput is wanted, but nothing is congested: the sources offer no more")
+    now, required = load.throughput, goal.throughput
+    if now >= required * (1 - TOLERANCE):
+        return _fewer(snapshot, slow, f"{now:,.0f} rows/s are what is required")
+    why = f"{now:,.0f} rows/s are below the {required:,.0f} that are required"
     if slow:
         return Grow(1, f"{why}; congested: {', '.join(slow)}")
-    return Stay(f"{why}, but nothing is congested: the sources offer no more")
+    return _fewer(snapshot, slow, f"{why}, but nothing is congested: the sources offer no more")
 
 
-def _fewer(snapshot: Snapshot, load: Load, rules: Rules, why: str) -> Wish:
+def _fewer(snapshot: Snapshot, slow: Sequence[str], why: str) -> Wish:
     if len(snapshot.cluster.machines) == 1:
         return Stay(f"{why}, on the one machine there is")
-    if any(congested(load, rules)):
+    if slow:
         return Stay(f"{why}, and operators are congested: no machine can go")
     used = _cores_used(snapshot)
     if used is None:
@@ -109,7 +121,7 @@ def _fewer(snapshot: Snapshot, load: Load, rules: Rules, why: str) -> Wish:
 
 
 def _cores_used(snapshot: Snapshot) -> float | None:
-    """CPU time of all operators; where only their busy time is known, that, which is never less."""
+    """CPU time of all operators; where only their busy time is known, that."""
     total = 0.0
     for one in snapshot.operators.values():
         share = one.cpu_utilisation if one.cpu_utilisation is not None else one.utilisation

@@ -18,6 +18,8 @@ class Situation:
     #: What is under way; empty if nothing is.
     under_way: str
     machines: int
+    #: Whether the sources are held: what waits for them then is nobody's lack.
+    paused: bool = False
 
 
 Guard = Callable[[Wish, Situation], str]
@@ -36,6 +38,10 @@ def cooldown(seconds: float) -> Guard:
 
 def one_at_a_time(_: Wish, situation: Situation) -> str:
     return f"{situation.under_way} is under way" if situation.under_way else ""
+
+
+def not_while_paused(_: Wish, situation: Situation) -> str:
+    return "the sources are paused" if situation.paused else ""
 
 
 def quota(goal: Goal) -> Guard:

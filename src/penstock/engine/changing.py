@@ -98,9 +98,9 @@ class RunningEngine:
                 with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
                     warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
             self._require(set(came.values()))
-        except PenstockError:
-            with suppress(PenstockError), host.slots.without(machine.name):
-                host.provider.remove_machine(machine.name, internals)
+        except BaseException:
+            with suppress(Exception):
+                self.remove_machine(machine.name)
             raise
         self._run.happened("action", f"it is there, after {time.monotonic() - began:.1f} s", machine.name)
         return came
@@ -124,7 +124,7 @@ class RunningEngine:
 
     def remove_machine(self, name: str) -> None:
         host = self._run.host
-        with host.slots.without(name):
+        with host.slots.without(host.provider.slots_of(name)):
             host.provider.remove_machine(name, self._internals())
         self._run.happened("action", "the machine is gone, as planned", name)
 

@@ -74,7 +74,8 @@ class Engine(Protocol):
         """Start it, wait for its executors and warm them. Leaves nothing behind if that fails."""
 
     def remove_machine(self, name: str) -> None:
-        """Decommission a machine on which nothing is placed, and stop it."""
+        """Decommission a machine on which nothing is placed, and stop it. One that was added may go by the name under
+        which it was planned, and nothing else goes then."""
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         """Ask for a placement and wait until it is observed."""
@@ -127,6 +128,11 @@ class Enactor:
         self.current: Plan | None = None
         self.step = ""
 
+    @property
+    def planned(self) -> Placement:
+        """What was decided, on the slots there are."""
+        return self._engine.planned
+
     def leads_to(self, plan: Plan) -> Target:
         """Where the plan leads from here; refused with a named error if that could not run. Nothing changes."""
         engine = self._engine
@@ -172,21 +178,21 @@ class Enactor:
             for machine in leads_to.cluster.machines:
                 if machine.name not in engine.cluster.names and engine.slots_of(machine) is None:
                     with steps.of(f"add machine {machine.name}"):
-                        came = engine.add_machine(machine, self._give_up)
-                        added += {slot.machine for slot in came.values()}
+                        engine.add_machine(machine, self._give_up)
+                        added.append(machine.name)
             # What was planned for a machine to come is now for the one that came.
             placement = self.leads_to(plan).placement
             with steps.of(_summary(diff(before, placement))):
                 placed = engine.place(placement, self._give_up)
-        except PenstockError as problem:
-            return self._roll_back(plan, before, added, problem, steps)
+        except Exception as problem:
+            return self._roll_back(plan, before, added, _named(problem), steps)
         try:
             for name in sorted(set(engine.cluster.names) - self._kept(plan)):
                 with steps.of(f"remove machine {name}"):
                     engine.remove_machine(name)
                 self._removed.add(name)
-        except PenstockError as problem:
-            return self._roll_back(plan, before, added, problem, steps)
+        except Exception as problem:
+            return self._roll_back(plan, before, added, _named(problem), steps)
         engine.note("")
         return Outcome(plan, Status.DONE, plan.reason, steps.done, placed, self._clock() - began)
 
@@ -208,8 +214,8 @@ class Enactor:
             for name in added:
                 try:
                     engine.remove_machine(name)
-                except PenstockError as problem:
-                    why = f"{why}; {name} could not be removed again: {problem.message}"
+                except Exception as problem:
+                    why = f"{why}; {name} could not be removed again: {_named(problem).message}"
         engine.note("")
         return Outcome(plan, Status.ROLLED_BACK, why, steps.done, seconds=steps.seconds, error=because.name)
 
@@ -255,6 +261,13 @@ class _Steps:
     @property
     def seconds(self) -> float:
         return sum(step.seconds for step in self._done)
+
+
+def _named(problem: Exception) -> PenstockError:
+    """Whatever goes wrong in the middle of a change, the change is rolled back."""
+    if isinstance(problem, PenstockError):
+        return problem
+    return PenstockError("INTERNAL", f"{type(problem).__name__}: {problem}.", "Try again; what ran before runs again.")
 
 
 def _translated(action: Action, slots: Mapping[Slot, Slot]) -> Action:

@@ -82,6 +82,9 @@ class Intake:
         self.paused = False
         self.turn = Turn()
         self.throttled = False
+        #: Whether there was no room for the output before the batch that began last.
+        self.held_back = False
+        self._found_no_room = False
         #: Whether all that will ever come is there: then Spark need not be kept waiting for more.
         self.nothing_more = False
 
@@ -133,6 +136,7 @@ class Intake:
             total = sum(one.available() for one in self._supplies)
             now = self._clock()
             self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+            self.held_back, self._found_no_room = self._found_no_room, False
             return min(available, max(1, self.pacer.bound() * available // total))
 
     def ended(self, rows: int, busy: float | None) -> float:
@@ -180,6 +184,7 @@ class Intake:
 
     def _may_start(self) -> bool:
         self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
+        self._found_no_room |= self.throttled
         return self._open and not self.paused and not self.throttled
 
     def _earliest_start(self) -> float:

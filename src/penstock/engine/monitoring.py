@@ -140,7 +140,7 @@ class Monitoring:
             at,
             backlog,
             unmet_rows=sum(feed.unmet for feed in rates) if query.operator.name == name and rates else None,
-            throttled=query.intake.throttled,
+            throttled=query.intake.throttled or query.intake.held_back,
             batch_since=None if began is None else at - (time.monotonic() - began),
         )
 
@@ -178,10 +178,11 @@ class Monitoring:
             if not self._writable:
                 self._writable = True
                 self._around.happened(EventKind.RECOVERY, "statistics are written again")
-        except PenstockError as problem:
+        except Exception as problem:  # whatever it is
             if self._writable:
                 self._writable = False
-                self._around.happened(EventKind.FAULT, f"statistics cannot be written: {problem.message}")
+                why = problem.message if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
+                self._around.happened(EventKind.FAULT, f"statistics cannot be written: {why}")
 
 
 def _added(traffic: Sequence[Mapping[tuple[str, str], int]]) -> dict[tuple[str, str], int]:

@@ -227,6 +227,7 @@ class OperatorQuery:
             self.intake.throttled = bounded and any(map(channels.full, names))
             return not self.intake.throttled and not self.intake.paused
 
+        self.intake.held_back = not has_room()
         while not self.intake.closed and not channels.wait(has_room, FULL_POLL):
             pass
 

@@ -277,6 +277,8 @@ class Run:
         False if nothing changes."""
         changes = paused != self.paused
         self.paused = paused
+        if changes and not paused:
+            self.monitor.restart(time.time())  # what was measured meanwhile says nothing
         for query in self.queries.of_sources():
             query.intake.pause(paused)
         return changes

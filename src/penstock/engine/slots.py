@@ -7,7 +7,7 @@ placed there, unless there is no other slot.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from penstock.cluster.model import Slot
@@ -41,8 +41,8 @@ class Slots:
         #: Every executor there ever was: what a batch that has ended ran on may be gone.
         self._ever: dict[str, Slot] = {}
         self._seen: frozenset[str] = frozenset()
-        #: Machines that are being removed.
-        self._leaving: set[str] = set()
+        #: Slots of machines that are being removed.
+        self._leaving: set[Slot] = set()
         self._listeners: list[Callable[[], None]] = []
         #: Hears of faults and recoveries: ("fault", "executor 3 of 127.0.0.2/0 is gone").
         self.happened: Happened = to_nobody
@@ -138,21 +138,21 @@ class Slots:
 
     def _take(self, bound: dict[Slot, Executor | None]) -> None:
         with self._lock:
-            self._bound = {slot: one for slot, one in bound.items() if slot.machine not in self._leaving}
+            self._bound = {slot: one for slot, one in bound.items() if slot not in self._leaving}
             self._ever |= {one.id: slot for slot, one in bound.items() if one is not None}
 
     @contextmanager
-    def without(self, machine: str) -> Iterator[None]:
+    def without(self, slots: Collection[Slot]) -> Iterator[None]:
         """While a machine is being removed, its slots are no longer there, and that its executors go is no fault."""
         with self._lock:
-            self._leaving.add(machine)
-            self._bound = {slot: one for slot, one in self._bound.items() if slot.machine != machine}
+            self._leaving |= set(slots)
+            self._bound = {slot: one for slot, one in self._bound.items() if slot not in self._leaving}
         self._tell()
         try:
             yield
         finally:
             with self._lock:
-                self._leaving.discard(machine)
+                self._leaving -= set(slots)
                 self._seen = frozenset()  # look again, also if nothing came or went: it may have stayed
 
     def _warm_new(self) -> None:

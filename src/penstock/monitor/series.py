@@ -63,7 +63,9 @@ def _operator(
 ) -> Figures:
     slots = totals.slots.values()
     last = totals.levels[-1] if totals.levels else None
-    parts = totals.overhead_parts if totals.overhead_batches == totals.batches else {}
+    # The parts are looked at once an interval: what one batch spent stands for all of them.
+    share = totals.batches / totals.overhead_batches if totals.overhead_batches else 0.0
+    parts = {part: seconds * share for part, seconds in totals.overhead_parts.items()}
     state = (totals.state or {}).values()
     return {
         "seconds": seconds,

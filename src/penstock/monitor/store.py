@@ -105,7 +105,11 @@ class StatisticsStore:
 
     def write_events(self, events: Sequence[Event]) -> None:
         rows = [
-            {**event.as_json(), "topology": self._topology, "fields": json.dumps(dict(event.fields), default=str)}
+            {
+                **{name: _writable(value) for name, value in event.as_json().items()},
+                "topology": self._topology,
+                "fields": json.dumps(dict(event.fields), default=str),
+            }
             for event in events
         ]
         if rows:
@@ -215,3 +219,8 @@ def _enter_blocks(connection: sa.Connection, database: Database, topology: str) 
     connection.execute(database.insert(table).on_conflict_do_nothing(), rows)
     found = connection.execute(sa.select(table).where(table.c.topology == topology))
     return {row.by: row.id for row in found}
+
+
+def _writable(value: Any) -> Any:
+    """What somebody asked for may be quoted in an event, and PostgreSQL takes no NUL in a text."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -120,6 +120,34 @@ def test_machines_come_to_an_attached_cluster_wherever_its_manager_likes():
     assert attached.upcoming(1)[0].name == "new-3"
 
 
+def test_a_machine_that_came_goes_alone_by_the_name_it_was_planned_under():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
+    spark = FakeSpark([A0, B2])
+    attached.bind(spark.executors, 5.0)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    spark.now += [A1]  # on a host that had an executor before
+    attached.bound(spark.executors)
+    attached.arrived(new)
+    assert {slot.name for slot in attached.slots_of(new.name)} == {"a/1"}
+    attached.remove_machine(new.name, spark)
+    assert spark.now == [A0, B2]
+    assert attached.upcoming(1)[0].name == "new-2", "a name is given once"
+
+
+def test_a_machine_that_did_not_come_is_asked_for_no_longer():
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
+    spark = FakeSpark([A0, B2])
+    attached.bind(spark.executors, 5.0)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    attached.remove_machine(new.name, spark)
+    assert spark.wanted == [3, 2]
+    [again] = attached.upcoming(1)
+    attached.add_machine(again, spark)
+    assert spark.wanted == [3, 2, 3]
+
+
 def test_an_attached_machine_leaves_with_all_its_executors():
     attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
     spark = FakeSpark([A0, A1, B2])

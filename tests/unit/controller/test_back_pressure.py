@@ -49,6 +49,21 @@ def test_who_waits_may_be_too_slow_itself() -> None:
     assert [stream.rate for stream in freed.streams] == [1000, 600, 400]
 
 
+def test_an_idle_sibling_of_the_cause_is_not_taken_for_it() -> None:
+    load = Load(
+        (
+            OperatorLoad("source", 300, external=1000, capacity=50_000),
+            OperatorLoad("idle", 300, capacity=5000),
+            OperatorLoad("slow", 300, capacity=300),
+            OperatorLoad("unknown", 300),
+        ),
+        tuple(StreamLoad("source", name, 300) for name in ("idle", "slow", "unknown")),
+    )
+    freed = without_back_pressure(load, {"source"})
+    assert [one.processing for one in freed.operators] == [1000, 1000, 300, 300]
+    assert names_of_congested(freed) == ["slow", "unknown"], "of one nobody knows more than what it does"
+
+
 def test_a_source_without_a_rate_offers_what_it_can_read() -> None:
     load = chain(OperatorLoad("files", 400, capacity=8000), OperatorLoad("slow", 400, capacity=400))
     assert names_of_congested(load) == []

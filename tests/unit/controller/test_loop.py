@@ -8,13 +8,14 @@ import pytest
 from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.cluster.model import Cluster
-from penstock.controller.goals import Goal, Grow, Shrink, Stay, wish
-from penstock.controller.guards import Situation, cooldown, first_veto, one_at_a_time, quota
+from penstock.controller.goals import Goal, Grow, Shrink, Stay, require_machines, rules_for, wish
+from penstock.controller.guards import Situation, cooldown, first_veto, not_while_paused, one_at_a_time, quota
 from penstock.controller.loop import Controller
 from penstock.controller.measured_load import measured_load
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
+from penstock.strategies.scaling.rules import PAPER
 
 CALM = Situation(1000.0, None, "", 2)
 
@@ -49,8 +50,25 @@ def test_a_little_below_counts_as_held() -> None:
     assert isinstance(wished(Goal(throughput=300.0), snapshot(done=97.0, cpu=0.9)), Stay)
 
 
-def test_no_machine_helps_if_the_sources_offer_no_more() -> None:
-    assert isinstance(wished(Goal(throughput=900.0), snapshot()), Stay)
+def test_no_machine_helps_if_the_sources_offer_no_more_and_those_that_idle_go() -> None:
+    busy = wished(Goal(throughput=900.0), snapshot(cpu=0.9))
+    assert isinstance(busy, Stay)
+    assert "the sources offer no more" in busy.reason
+    assert isinstance(wished(Goal(throughput=900.0), snapshot(cpu=0.1)), Shrink)
+
+
+def test_what_may_not_be_lacking_is_not_left_lacking() -> None:
+    goal = Goal(throughput=300.0)
+    found = snapshot(done=90.0)  # a tenth too little: for the papers' alpha nothing is congested
+    assert isinstance(wish(goal, found, measured_load(found), rules_for(goal, PAPER)), Grow)
+    assert rules_for(Goal(machines_max=3), PAPER) == PAPER
+
+
+def test_a_goal_needs_machines() -> None:
+    require_machines(None, "local")
+    require_machines(Goal(machines_max=3), "standalone")
+    with pytest.raises(PenstockError, match="one machine"):
+        require_machines(Goal(machines_max=3), "local")
 
 
 def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_it() -> None:
@@ -90,6 +108,8 @@ def test_guards_say_why() -> None:
     assert first_veto(guards, grow, replace(CALM, under_way="scale-in")) == "scale-in is under way"
     assert first_veto(guards, grow, replace(CALM, last_ended=990.0)) == "cooling down for another 50 s"
     assert first_veto(guards, Shrink(1, ""), replace(CALM, last_ended=940.0)) == ""
+    assert not_while_paused(grow, CALM) == ""
+    assert not_while_paused(grow, replace(CALM, paused=True)) == "the sources are paused"
 
 
 # The loop
@@ -129,7 +149,8 @@ def hands() -> Hands:
 
 
 def controller(hands: Hands, goal: Goal | None = None) -> Controller:
-    return Controller(goal or Goal(throughput=300.0), hands, (one_at_a_time, cooldown(60)), every=0.01)
+    guards = (one_at_a_time, cooldown(60))
+    return Controller(goal or Goal(throughput=300.0), hands, guards, every=0.01, retry_seconds=100.0)
 
 
 def test_it_asks_for_what_the_goal_wants_and_says_why(hands: Hands) -> None:
@@ -169,8 +190,44 @@ def test_a_refusal_is_a_veto_and_it_goes_on(hands: Hands) -> None:
     loop.step()
     assert hands.told[-1] == (EventKind.VETO, "FIXED_MACHINES: there are none to be had.")
     hands.refuse = None
+    hands.now = replace(CALM, now=CALM.now + 99)
+    loop.step()
+    assert hands.asked == [], "it is not asked for again and again"
+    hands.now = replace(CALM, now=CALM.now + 101)
     loop.step()
     assert hands.asked == [("out", 1)]
+
+
+def test_a_machine_that_was_missed_is_not_given_back_so_soon_again(hands: Hands) -> None:
+    loop = controller(hands)
+    enough, missing = snapshot(cpu=0.1), snapshot(done=50.0)
+
+    def at(second: float, found: Snapshot) -> list[tuple[str, int]]:
+        hands.now, hands.found, hands.asked = replace(CALM, now=CALM.now + second), found, []
+        loop.step()
+        return hands.asked
+
+    assert at(0, enough) == [("in", 1)]
+    assert at(70, missing) == [("out", 1)]
+    assert at(140, enough) == []
+    assert at(180, enough) == [("in", 1)]
+    assert at(250, missing) == [("out", 1)]
+    assert at(440, enough) == [], "twice as long"
+    assert at(460, enough) == [("in", 1)]
+
+
+def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands) -> None:
+    def broken() -> Snapshot:
+        raise KeyError("work")
+
+    hands.snapshot = broken  # type: ignore[method-assign]
+    with controller(hands):
+        while not hands.told:
+            pass
+        hands.snapshot = lambda: hands.found  # type: ignore[method-assign]
+        while not hands.asked:
+            pass
+    assert hands.told[0] == (EventKind.FAULT, "the controller could not look: KeyError: 'work'")
 
 
 def test_it_goes_round_by_itself_until_it_is_left(hands: Hands) -> None:

@@ -192,6 +192,20 @@ def test_opening_wakes_a_waiting_query() -> None:
     assert got == [10]
 
 
+def test_a_batch_that_had_to_wait_for_room_says_so(channels: FakeChannels) -> None:
+    supply = Rows(5000)
+    intake = intake_of(channels, supply)
+    channels.full_channels = {"out"}
+    assert intake.admits(supply) == 0
+    channels.full_channels = set()
+    assert intake.admits(supply)
+    assert intake.held_back
+    assert not intake.throttled, "there is room now"
+    intake.ended(500, busy=0.1)
+    assert intake.admits(supply)
+    assert not intake.held_back
+
+
 def test_at_the_end_nobody_waits_until_spark_knows_and_then_everybody(channels: FakeChannels) -> None:
     supply = Rows(0)
     intake = intake_of(channels, supply)

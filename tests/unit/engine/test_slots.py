@@ -131,7 +131,7 @@ def test_a_cold_slot_is_better_than_none(slots: Slots, spark: FakeSpark) -> None
 def test_a_machine_that_is_to_leave_is_no_fault(slots: Slots, spark: FakeSpark) -> None:
     happened = []
     slots.happened = lambda kind, text: happened.append(kind)
-    with slots.without("b"):
+    with slots.without([B]):
         assert slots.usable() == {A}
         spark.now.pop()
         slots.look()
@@ -141,7 +141,7 @@ def test_a_machine_that_is_to_leave_is_no_fault(slots: Slots, spark: FakeSpark) 
 
 
 def test_a_machine_that_was_to_leave_and_stayed_is_there_again(slots: Slots) -> None:
-    with slots.without("b"):
+    with slots.without([B]):
         slots.look()
     slots.look()
     assert slots.usable() == {A, B}

@@ -39,7 +39,7 @@ class Recorder(Monitor):
 
 
 def query(name: str) -> Any:
-    intake = SimpleNamespace(turn=Turn(), throttled=name == "rows")
+    intake = SimpleNamespace(turn=Turn(), throttled=name == "rows", held_back=False)
     return SimpleNamespace(operator=DEFINITION.operator(name), intake=intake, feeds=[], query=None)
 
 

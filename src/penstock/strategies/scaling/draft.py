@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from penstock.cluster.model import Machine, Placement, Slot
 from penstock.errors import PenstockError
@@ -58,9 +58,11 @@ class Draft:
             self.instances[operator] = self._changed[operator] = dict(self.instances[operator])
         return self._changed[operator]
 
-    def placement(self) -> Placement:
+    def placement(self, gone: Collection[Slot] = ()) -> Placement:
+        """Tasks follow the instances of operators that were changed, and leave slots that will be gone."""
         tasks = dict(self.before.tasks)
-        for operator in self._changed.keys() & tasks.keys():
+        leaving = {operator for operator, slots in tasks.items() if not set(gone).isdisjoint(slots)}
+        for operator in (self._changed.keys() & tasks.keys()) | leaving:
             tasks[operator] = follow(tasks[operator], self.before.instances[operator], self.instances[operator])
         return Placement(self.instances, tasks)
 

@@ -51,7 +51,8 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
             return DoesNotFit(NAME, f"the other machines have no room for what runs on {goes.name}", missing)
         removed.append(goes.name)
     reason = f"{', '.join(removed)} had the lowest ETPSum when it went"
-    return Decision(NAME, draft.placement(), tuple(steps), reason, removed=tuple(removed), projected=load)
+    gone = {slot for machine in cluster.machines if machine.name in removed for slot in machine.slots}
+    return Decision(NAME, draft.placement(gone), tuple(steps), reason, removed=tuple(removed), projected=load)
 
 
 def _deal_out(draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[Step]) -> int:
