@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 from publish_forever import CHANNELS, SIZES
 
-from penstock.channels import tables
+from penstock.channels import database, tables
 from penstock.channels.catalog import Catalog
 from penstock.channels.database import Database, Retries
 from penstock.channels.records import NewSegment, Position, Segment
@@ -427,3 +427,18 @@ def test_a_catalog_shows_no_password(postgresql_server: str) -> None:
     catalog = Catalog.open(f"postgresql://penstock:s3cret@/postgres?host={postgresql_server}", "words")
     assert repr(catalog) == "Catalog(postgresql+psycopg://penstock:***@/postgres, words)"
     catalog.close()
+
+
+# One driver at a time
+
+
+def test_a_topology_is_held_by_one(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "HOLD_SECONDS", 0.0)
+    first, second, other = open_catalog(), open_catalog(), open_catalog("other")
+    first.hold()
+    other.hold()
+    with pytest.raises(PenstockError) as error:
+        second.hold()
+    assert error.value.name == "STATE_IN_USE"
+    first.close()
+    second.hold()

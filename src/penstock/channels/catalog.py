@@ -49,6 +49,11 @@ class Catalog:
     def __repr__(self) -> str:
         return f"Catalog({self._database.shown}, {self._topology})"
 
+    def hold(self) -> None:
+        """Keep others off until it is closed: two drivers of one topology would take each other's batches for their own
+        and delete each other's files. STATE_IN_USE if somebody has it."""
+        self._database.hold(f"penstock/{self._topology}")
+
     def close(self) -> None:
         self._database.close()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import time
+import zlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -30,6 +34,19 @@ _PASSING_STATES = ("08", "40", "53", "57P")
 _MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
 
+#: Of the server, for the session that holds a lock.
+_SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
+#: Seconds that a lock may be waited for.
+HOLD_SECONDS = 5.0
+#: A connection whose other end is gone without a word is noticed within half a minute, not after a quarter of an hour.
+_KEEPALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
 @dataclass(frozen=True)
 class Retries:
     """How often a transaction is tried again, and how long to wait before: each pause is twice the one before."""
@@ -40,6 +57,10 @@ class Retries:
     def pauses(self) -> tuple[float | None, ...]:
         """The pause after each failure; None where it is the last."""
         return (*(self.first_pause * 2**index for index in range(self.times)), None)
+
+
+#: About a minute: what a server needs to be restarted, or another one to take its place.
+PATIENT = Retries(times=9)
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,9 @@ class Database:
         self._retries = retries
         self._content = content
         self._secrets = _secrets(engine.url)
+        self._held = ExitStack()
+        #: A database that was there may be restarted; one that never was should be told of at once.
+        self._once_prepared: Retries | None = None
         self.shown = _shown(engine.url)
 
     @staticmethod
@@ -73,13 +97,16 @@ class Database:
             raise PenstockError("BAD_SETTING", f'synchronous is "{synchronous}".', "It can be NORMAL or FULL.")
         if parsed.get_backend_name() == "sqlite":
             return Database(_sqlite(parsed, synchronous, content), retries or Retries(), content)
-        return Database(_postgresql(parsed, content), retries or Retries(), content)
+        database = Database(_postgresql(parsed, content), retries or Retries(), content)
+        database._once_prepared = retries or (PATIENT if content is CATALOG else None)
+        return database
 
     def prepare(self, meta: sa.Table, version: int) -> None:
         """Create the tables beside `meta` (topology, key, value), or refuse those of a newer Penstock; what cannot be
         used is closed."""
         try:
             self.run(lambda connection: self._prepare(connection, meta, version))
+            self._retries = self._once_prepared or self._retries
         except DBAPIError as error:
             self.close()
             raise self.unreachable(error) from None
@@ -104,6 +131,52 @@ class Database:
         if found is None:
             meta.metadata.create_all(connection)
             connection.execute(sa.insert(meta), {"topology": "", "key": _VERSION_KEY, "value": str(version)})
+
+    def hold(self, name: str) -> None:
+        """Take a lock that no other process has, until this is closed or the process ends; STATE_IN_USE otherwise."""
+        deadline = time.monotonic() + HOLD_SECONDS
+        hold = self._hold_file if self.is_sqlite else self._hold_session
+        while not hold(name):
+            if time.monotonic() > deadline:
+                raise PenstockError(
+                    "STATE_IN_USE",
+                    f"another process runs this topology on the {self._content.name} {self.shown}.",
+                    "Stop it first, give this one another name, or another catalog.",
+                )
+            time.sleep(0.2)  # of a process that was just killed, the server may not know yet
+
+    def _hold_file(self, name: str) -> bool:
+        path = self._engine.url.database
+        if not path or path == ":memory:":
+            return True
+        marked = f"{path}.{zlib.crc32(name.encode()):08x}.lock"
+        lock = os.fdopen(os.open(marked, os.O_RDWR | os.O_CREAT, 0o600), "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return False
+        self._held.enter_context(lock)
+        return True
+
+    def _hold_session(self, name: str) -> bool:
+        """By a connection of its own. If that is lost, so is the lock: it keeps mistakes off, not malice."""
+        try:
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            for setting, value in _SERVER_KEEPALIVE.items():
+                # So that a driver whose machine is gone does not keep the lock for hours.
+                connection.execute(sa.text(f"SET {setting} = {value}"))
+            # Locks are a database's, tables a schema's.
+            whole = f"{connection.scalar(sa.select(sa.func.current_schema()))}/{name}"
+            key = int.from_bytes(hashlib.sha256(whole.encode()).digest()[:8], "big", signed=True)
+            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
+                self._held.callback(connection.close)
+                self._held.callback(connection.invalidate)  # the lock is the session's: it must not go back to the pool
+                return True
+            connection.close()
+            return False
+        except DBAPIError as error:
+            raise self.unreachable(error) from None
 
     def run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
@@ -140,6 +213,7 @@ class Database:
         return _unreachable(self._content, f"{self.shown}: {why}", hint)
 
     def close(self) -> None:
+        self._held.close()
         self._engine.dispose()
 
 
@@ -205,7 +279,7 @@ def _create_private(path: Path, content: Content) -> None:
 
 
 def _postgresql(url: sa.URL, content: Content) -> sa.Engine:
-    defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock"}
+    defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock", **_KEEPALIVE}
     try:
         return sa.create_engine(
             url,

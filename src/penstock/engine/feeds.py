@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from penstock.cluster.provider import Executor
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BundleReport
 from penstock.engine.splitting import Bundle, InputRange, Share, Spread, cuts, split, traffic_of
+from penstock.errors import PenstockError
 from penstock.sources.specs import RateSource
 
 Partitions = list[tuple[bytes, Executor | None]]
@@ -304,6 +306,12 @@ class RateFeed(SourceFeed):
         """The time at which the schedule began, as if it had been running up to the present position all along."""
         if self._name not in self._began:
             so_far = self._source.schedule.when(self.position) if self.position else 0.0
+            if not math.isfinite(so_far):
+                raise PenstockError(
+                    "STATE_DOES_NOT_FIT",
+                    f'"{self._name}" has emitted {self.position:,} rows, which its schedule never reaches.',
+                    "Undo the change of the schedule, or start with a new state folder.",
+                )
             self._began[self._name] = self._clock() - so_far
         return self._began[self._name]
 

@@ -24,6 +24,8 @@ from penstock.topology.definition import Source
 
 #: How often the folder is looked at for new files.
 LOOK_SECONDS = 1.0
+#: Of a folder that is followed, so many looks in a row may fail.
+PATIENT_LOOKS = 30
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class FileFeed(SourceFeed):
         self._catalog = catalog
         self._files: list[Found] = [Found(*entry) for entry in self._recorded()]
         self._known = {found.path for found in self._files}
-        self._looked = 0.0
+        self._looked = -LOOK_SECONDS
+        #: Looks that failed one after the other.
+        self._failed_looks = 0
         self._complete = False
         self.last_bytes = 0
         #: Bytes of all files before each, and of all.
@@ -64,7 +68,7 @@ class FileFeed(SourceFeed):
         return self._bytes_before[-1] - self._bytes_before[self.position]
 
     def due_in(self) -> float | None:
-        return None if self._complete else max(self._looked + LOOK_SECONDS - self._clock(), 0.0)
+        return None if self._complete else max(self._looked + LOOK_SECONDS - time.monotonic(), 0.0)
 
     @property
     def drained(self) -> bool:
@@ -98,11 +102,20 @@ class FileFeed(SourceFeed):
         return self._seats.partitions(shares)
 
     def look(self) -> None:
-        now = self._clock()
+        now = time.monotonic()  # clocks may be set back
         if self._complete or now < self._looked + LOOK_SECONDS:
             return
         self._looked = now
-        fresh = [found for found in _list(self._spec, self._operator, now) if found.path not in self._known]
+        try:
+            listed = list(_list(self._spec, self._operator, self._clock()))
+        except PenstockError:
+            # Of a folder that could be read before, this may pass.
+            self._failed_looks += 1
+            if not self._files or not self._spec.follow or self._failed_looks > PATIENT_LOOKS:
+                raise
+            return
+        self._failed_looks = 0
+        fresh = [found for found in listed if found.path not in self._known]
         if fresh:
             self._record(fresh)
             self._files += fresh

@@ -12,7 +12,7 @@ from penstock.channels.segments import SegmentStore
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.operator_frames import Environment, Published
-from penstock.engine.sink_writers import finish_files
+from penstock.engine.sink_writers import file_writer, finish_files
 from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
 from penstock.engine.warming import clear_warming
 from penstock.monitor.monitor import Monitor
@@ -24,7 +24,13 @@ from penstock.topology.definition import TopologyDefinition
 def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Catalog:
     """The catalog of a state folder, or of the database that the settings name."""
     url = settings.catalog or f"sqlite:///{state.path / 'catalog.sqlite'}"
-    return Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
+    catalog = Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
+    try:
+        catalog.hold()
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
 
 
 def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Monitor:
@@ -59,7 +65,7 @@ def open_environment(
     channels = Channels(catalog, store, readers, writers, bound)
     channels.sweep(startup=True)
     _finish_sinks(definition, catalog)
-    return Environment(
+    environment = Environment(
         definition=definition,
         spark=host.spark,
         streams=host.streams,
@@ -70,6 +76,10 @@ def open_environment(
         checkpoints=checkpoints,
         published=published,
     )
+    for sink in definition.sinks:
+        if (writer := file_writer(sink.spec, environment.mark_of(sink))) is not None:
+            writer.clear()
+    return environment
 
 
 def _finish_sinks(definition: TopologyDefinition, catalog: Catalog) -> None:

@@ -65,6 +65,10 @@ class Environment:
         """Where Spark keeps the offsets and the state of an operator's query."""
         return f"{self.checkpoints}/{operator}"
 
+    def mark_of(self, sink: Sink) -> str:
+        """What a sink writes into a place that others write to as well has this mark."""
+        return f"{identity_of(self.channels.catalog)}-{sink.name}"
+
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
 
@@ -112,7 +116,7 @@ class FrameBuilder:
 
     def build(self) -> OperatorFrame:
         operator = self.operator
-        writer = batch_writer(operator.spec) if isinstance(operator, Sink) else None
+        writer = batch_writer(operator.spec, self.environment.mark_of(operator)) if isinstance(operator, Sink) else None
         if writer is not None:
             return OperatorFrame(self._read_inputs()[0], self._feeds, batch_writer=writer)
         if isinstance(operator, Source):
@@ -153,13 +157,9 @@ class FrameBuilder:
         return self.environment.definition.inputs_of(self.chain[index + 1].name)[0].output
 
     def _file_writer(self, sink: Sink) -> FileWriter | None:
-        mark = f"{identity_of(self.environment.channels.catalog)}-{sink.name}"
         # Another query has written its batches before, and may again: each counts them for itself.
         by = "" if sink is self.operator else f".{self.operator.name}"
-        writer = file_writer(sink.spec, mark, by)
-        if writer is not None:
-            writer.clear()
-        return writer
+        return file_writer(sink.spec, self.environment.mark_of(sink), by)
 
     def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
         """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it

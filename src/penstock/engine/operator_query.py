@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -114,7 +115,10 @@ class OperatorQuery:
     def wants(self, batch: int) -> bool:
         """A batch that was published before the driver died need not run again; state must be brought up to date."""
         last = self.environment.channels.last_batch(self.operator.name)
-        done = last is not None and batch <= last and not isinstance(self.operator, Keyed)
+        replay = last is not None and batch <= last
+        if replay:
+            self._check_replay(batch)
+        done = replay and not isinstance(self.operator, Keyed)
         if done:
             for feed in self.feeds:
                 feed.take_batch()
@@ -129,6 +133,21 @@ class OperatorQuery:
         born = [min(b.born_from for b in held), max(b.born_to for b in held)] if held else [time.time()] * 2
         self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born))
         return True
+
+    def _check_replay(self, batch: int) -> None:
+        """A batch that was published before has the rows that it had then. If Spark's checkpoint has fallen behind the
+        catalog (files that a power cut took, an old copy), it counts batches anew that have others."""
+        name, channels = self.operator.name, self.environment.channels
+        for feed in self.feeds:
+            for channel, row in feed.batch.read_to.items():
+                if row > channels.read_position(name, channel):
+                    raise PenstockError(
+                        "STATE_DOES_NOT_FIT",
+                        f'batch {batch} of "{name}" was published before, but not with rows up to {row} of {channel}: '
+                        "its checkpoint is older than the catalog.",
+                        "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
+                        self.operator.where,
+                    )
 
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
         """The reports of a micro-batch's bundles: publish what they wrote, in one transaction."""
@@ -253,10 +272,14 @@ class OperatorQuery:
 
     def notice_end(self) -> None:
         """Find out whether Spark has ended the query, and why."""
-        if self.failure is None and self.query is not None and not self.query.isActive:
-            problem = self.query.exception()
+        if self.failure is not None or self.query is None:
+            return
+        try:
+            problem = None if self.query.isActive else self.query.exception()
             if problem is not None:
                 self.fail(problem)
+        except (Py4JError, OSError) as error:  # the JVM of the driver is gone
+            self.fail(error)
 
     def await_replay(self, seconds: float) -> None:
         """With the gate closed, wait until a batch that was cut off has been replayed and committed: Spark asks for
@@ -271,14 +294,17 @@ class OperatorQuery:
         replayed."""
         self.intake.close()
         self._stopping = True
+        with suppress(Exception):  # the whole session may be gone already
+            self._stop()
+
+    def _stop(self) -> None:
         if self.query is not None and self.query.isActive:
             settings = self.environment.settings
             longest = max(settings.batch_interval, settings.batch_interval_most / 2)
             deadline = time.monotonic() + longest * 4 + 2
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
-            with suppress(Exception):  # the whole session may be gone already
-                self.query.stop()
+            self.query.stop()
 
 
 def _busy_of_chain(bundles: Sequence[BundleReport]) -> float:

@@ -12,7 +12,9 @@ from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore, open_filesystem
 from penstock.engine.program import BadRow, Portion
 from penstock.engine.splitting import Descriptor, Piece, Spread, cuts, runs
+from penstock.errors import PenstockError
 from penstock.sources.content import Content
+from penstock.sources.mistakes import bad_source
 from penstock.sources.reading import read_rows
 from penstock.sources.specs import FileSource
 
@@ -120,5 +122,17 @@ class FileReader:
         spec = self.spec
         filesystem, _ = open_filesystem(spec.path)
         for path in files:
-            for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row):
-                yield None, batch
+            try:
+                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row):
+                    yield None, batch
+            except (OSError, pa.ArrowException, PenstockError) as error:
+                why = error.message if isinstance(error, PenstockError) else str(error)
+                if bad_row is not None:
+                    bad_row(path, f"the file cannot be read (further): {why}")  # as one row, so that others go on
+                elif isinstance(error, PenstockError):
+                    raise
+                else:
+                    raise bad_source(
+                        f'"{path}" cannot be read: {why}.',
+                        'Restore the file, or declare the source with on_error="skip" or "dead_letter".',
+                    ) from error

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Placement
 from penstock.engine.spark_internals import repartition_state
+from penstock.engine.state_sizes import has_unfinished_batch
 from penstock.errors import PenstockError
 from penstock.strategies.mapping.round_robin import deal_tasks
 from penstock.topology.definition import Keyed, TopologyDefinition
@@ -129,13 +130,17 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         try:
             seconds = _rewrite(run, operator, tasks)
         except BaseException as error:
-            give_up(run.catalog)
+            begun = has_unfinished_batch(run.environment.checkpoint(operator))
+            if not begun:
+                give_up(run.catalog)
             if not isinstance(error, PySparkException | Py4JError):
                 raise
             raise PenstockError(
                 "REPARTITION_FAILED",
                 f'Spark could not repartition "{operator}": {_reason(error)}.',
-                "It goes on with the tasks it had.",
+                "Start the topology again on its state: it is finished then."
+                if begun
+                else "It goes on with the tasks it had.",
             ) from error
         record_tasks(run.catalog, operator, tasks)
         dealt = deal_tasks(tasks, run.placement.of(operator))

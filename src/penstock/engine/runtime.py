@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +27,7 @@ from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.queries import Queries
 from penstock.engine.slots import to_nobody
 from penstock.engine.state_folder import StateFolder
+from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
@@ -295,27 +297,39 @@ class Run:
             return self._drained_at_stop
         drained = self._drained_at_stop = drain and self._drain()
         self.has_stopped = True
-        self._keeper.stop()
-        self.host.slots.forget(self._slots_changed)
-        self.host.slots.happened = to_nobody
-        for query in self.queries.all():
-            query.stop()
-        if self._catalog is not None:
+        # The last first; each is done whatever becomes of the others.
+        with ExitStack() as ending:
+            ending.callback(self._end_monitoring, drained)
+            ending.callback(self._end_catalog)
+            for query in reversed(self.queries.all()):
+                ending.callback(query.stop)
+            ending.callback(self._keeper.stop)
+            self.host.slots.forget(self._slots_changed)
+            self.host.slots.happened = to_nobody
+        return drained
+
+    def _end_catalog(self) -> None:
+        if self._catalog is None:
+            return
+        with suppress(PenstockError, OSError):  # what is left is swept at the next start
             if self._environment is not None:
                 self._environment.channels.sweep()
-            self._catalog.close()
-            self._catalog = None
-        if self._monitoring is not None:
-            how = "everything had reached the sinks" if drained else "rows were still on their way, and are kept"
-            self.happened(EventKind.STOPPED, how, self.definition.name)
-            self._monitoring.close()
-        return drained
+        self._catalog.close()
+        self._catalog = None
+
+    def _end_monitoring(self, drained: bool) -> None:
+        if self._monitoring is None:
+            return
+        how = "everything had reached the sinks" if drained else "rows were still on their way, and are kept"
+        self.happened(EventKind.STOPPED, how, self.definition.name)
+        self._monitoring.close()
 
     def begin_drain(self) -> None:
         """Let the sources emit nothing more; what they have emitted goes on to the sinks."""
         self.draining = True
         for query in self.queries.of_sources():
             query.intake.close()
+            query.intake.expect_nothing_more()
             if not query.feeds:
                 query.stop()  # Spark asks nobody before it reads from a source of its own
 
@@ -324,7 +338,9 @@ class Run:
         """After `begin_drain`: everything that the sources emitted has reached the sinks."""
         sources = self.queries.of_sources()
         others = [query for query in self.queries.all() if query not in sources]
-        return not any(source.intake.in_batch for source in sources) and all(query.drained for query in others)
+        # One that was started again meanwhile replays the batch that was cut off before it says that it has nothing.
+        quiet = all(source.intake.idle if source.feeds else not source.intake.in_batch for source in sources)
+        return quiet and all(query.drained for query in others)
 
     def _drain(self) -> bool:
         self.begin_drain()

@@ -66,7 +66,8 @@ def open_session(
     os.environ.update(provider.driver_environment())
     # Executors run this Python, unless the user has named another one for their machines.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    path = os.pathsep.join(dict.fromkeys([_PACKAGE_ROOT, *python_path]))
+    own = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    path = os.pathsep.join(dict.fromkeys([_PACKAGE_ROOT, *python_path, *own]))
     builder = SparkSession.builder.appName(name).master(provider.master_url)
     # A bundle's parallelism is its instances: numpy shall not start threads of its own below them, nor in the daemon
     # that forks the workers.

@@ -4,8 +4,8 @@ console and the user's own function get each micro-batch as a DataFrame."""
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,13 +39,13 @@ def file_writer(spec: SinkSpec, mark: str, by: str = "") -> FileWriter | None:
     return ParquetWriter(_absolute(spec.path), mark, by) if isinstance(spec, ParquetSink) else None
 
 
-def batch_writer(spec: SinkSpec) -> BatchWriter | None:
+def batch_writer(spec: SinkSpec, mark: str = "") -> BatchWriter | None:
     if isinstance(spec, FunctionSink):
         return FunctionWriter(spec)
     if isinstance(spec, ConsoleSink):
         return ConsoleWriter(spec)
     if isinstance(spec, JdbcSink):
-        return JdbcWriter(spec)
+        return JdbcWriter(spec, mark)
     return None
 
 
@@ -86,7 +86,8 @@ def finish_files(report: BatchReport) -> None:
         for marked, final in bundle.staged:
             uri, _, staged = marked.partition("|")
             filesystem = open_filesystem(uri)[0] if uri else pafs.LocalFileSystem()
-            with suppress(FileNotFoundError):  # moved already, before the driver died
+            # Not there: moved already, before the driver died. (S3 has no error of its own for that.)
+            if filesystem.get_file_info(staged).type != pafs.FileType.NotFound:
                 filesystem.move(staged, final)
 
 
@@ -112,18 +113,25 @@ class JdbcWriter:
     """Appends. With a batch column, what an earlier attempt at the same batch wrote is deleted first."""
 
     spec: JdbcSink
+    #: No other sink and no other state has it: they all count their batches from 0, and none may delete another's.
+    mark: str = ""
+
+    def number(self, batch: int) -> int:
+        """What the batch column holds: 31 bits of the mark, and the batch."""
+        return ((zlib.crc32(self.mark.encode()) & 0x7FFFFFFF) << 32) + batch
 
     def write(self, frame: DataFrame, batch: int) -> None:
         spec = self.spec
         if spec.batch_column is not None:
-            self._forget(frame, batch)
-            frame = frame.withColumn(spec.batch_column, F.lit(batch).cast("long"))
+            number = self.number(batch)
+            self._forget(frame, number)
+            frame = frame.withColumn(spec.batch_column, F.lit(number).cast("long"))
         try:
             frame.write.jdbc(spec.url, spec.table, mode="append", properties=dict(spec.properties))
         except Exception as error:
             raise self._problem(error) from error
 
-    def _forget(self, frame: DataFrame, batch: int) -> None:
+    def _forget(self, frame: DataFrame, number: int) -> None:
         jvm = java_of(frame.sparkSession)
         properties = jvm.java.util.Properties()
         for key, value in self.spec.properties.items():
@@ -147,7 +155,7 @@ class JdbcWriter:
                 statement = connection.prepareStatement(
                     f"DELETE FROM {self.spec.table} WHERE {column} = ?"  # noqa: S608 - the user's own table
                 )
-                statement.setLong(1, batch)
+                statement.setLong(1, number)
                 statement.executeUpdate()
         except Exception as error:
             raise self._problem(error) from error

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from penstock.channels.catalog import Catalog
 from penstock.errors import PenstockError
-from penstock.topology.definition import Keyed, Source, TopologyDefinition
+from penstock.topology.definition import ByKey, Keyed, Map, Source, TopologyDefinition
 from penstock.topology.schema import schema_text
 
 _SHAPE = "shape"
@@ -90,8 +90,9 @@ def check_fit(definition: TopologyDefinition, catalog: Catalog) -> None:
     if recorded is not None:
         for operator, old in json.loads(recorded).items():
             new = shape.get(operator)
-            if new is not None and new != old:
-                changed = ", ".join(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
+            # What an older Penstock did not record is not compared.
+            changed = ", ".join(key for key, value in old.items() if new is not None and new.get(key) != value)
+            if changed:
                 raise PenstockError(
                     "STATE_DOES_NOT_FIT",
                     f'"{operator}" has changed ({changed}) since the state was written.',
@@ -138,6 +139,10 @@ def _shape(definition: TopologyDefinition) -> dict[str, dict[str, Any]]:
         }
         if isinstance(operator, Keyed):
             facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
+        groupings = [stream.grouping for stream in definition.inputs_of(operator.name)]
+        facts |= {"groupings": [str(one) for one in groupings]}
+        if isinstance(operator, Map) and any(isinstance(one, ByKey) for one in groupings):
+            facts["tasks"] = operator.tasks  # the groups that its rows are split into
         if isinstance(operator, Source):
             facts["source"] = operator.spec.kind
         shape[operator.name] = facts

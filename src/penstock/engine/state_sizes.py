@@ -30,11 +30,7 @@ def state_bytes(checkpoint: str, tasks: int) -> list[int]:
 
 def state_sizes(checkpoint: str, tasks: int) -> list[StateSize]:
     """For each task, what all its stores hold; nothing where nothing has been written yet."""
-    location = checkpoint.removeprefix("file:") if checkpoint.startswith("file:/") else checkpoint
-    if ":" in location.partition("/")[0]:
-        system, root = pafs.FileSystem.from_uri(location)
-    else:
-        system, root = pafs.LocalFileSystem(), location
+    system, root = _opened(checkpoint)
     selector = pafs.FileSelector(f"{root}/state", recursive=True, allow_not_found=True)
     files = [info for info in system.get_file_info(selector) if info.is_file]
     by_store: dict[tuple[int, str], list[pafs.FileInfo]] = {}
@@ -49,6 +45,25 @@ def state_sizes(checkpoint: str, tasks: int) -> list[StateSize]:
             found = _store_size(system, store)
             sizes[task] = StateSize(plus(sizes[task].rows, found.rows), plus(sizes[task].bytes, found.bytes))
     return sizes
+
+
+def has_unfinished_batch(checkpoint: str) -> bool:
+    """Whether a batch was begun whose end was not written down. Spark begins a repartition like a batch."""
+    system, root = _opened(checkpoint)
+
+    def last(log: str) -> int:
+        files = system.get_file_info(pafs.FileSelector(f"{root}/{log}", allow_not_found=True))
+        return max((int(info.base_name) for info in files if info.base_name.isdecimal()), default=-1)
+
+    return last("offsets") > last("commits")
+
+
+def _opened(checkpoint: str) -> tuple[pafs.FileSystem, str]:
+    location = checkpoint.removeprefix("file:") if checkpoint.startswith("file:/") else checkpoint
+    if ":" in location.partition("/")[0]:
+        system, root = pafs.FileSystem.from_uri(location)
+        return system, root
+    return pafs.LocalFileSystem(), location
 
 
 def _store_size(system: pafs.FileSystem, files: Iterable[pafs.FileInfo]) -> StateSize:
