@@ -356,7 +356,16 @@ def test_jdbc_appends_rows_with_the_number_of_their_batch(
     got = table_of(local_host, database, "numbers")
     values = sources.numbers().rows(0, 500).column("value").to_pylist()
     assert [row[:2] for row in got] == list(enumerate(values))
-    assert {row[2] for row in got} == batches
+    assert {row[2] & 0xFFFFFFFF for row in got} == batches
+
+
+def test_a_new_run_adds_to_a_table_that_has_rows(local_host: SparkHost, running: Callable, database: str) -> None:
+    sink = sinks.jdbc(database, "added", batch_column="batch")
+    for _ in range(2):  # each on a state of its own: both count their batches from 0
+        with running(into(sink, rows=50), local_host) as run:
+            assert run.wait(WAIT)
+    got = table_of(local_host, database, "added")
+    assert [row[0] for row in got] == [row for row in range(50) for _ in range(2)]
 
 
 def test_a_jdbc_batch_that_is_written_again_replaces_itself(local_host: SparkHost, database: str) -> None:
@@ -365,7 +374,8 @@ def test_a_jdbc_batch_that_is_written_again_replaces_itself(local_host: SparkHos
     writer.write(spark.createDataFrame([(1,), (2,)], "id long"), 0)
     for _ in range(2):
         writer.write(spark.createDataFrame([(3,), (4,), (5,)], "id long"), 1)
-    assert table_of(local_host, database, "replayed") == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)]
+    first, second = writer.number(0), writer.number(1)
+    assert table_of(local_host, database, "replayed") == [(1, first), (2, first), (3, second), (4, second), (5, second)]
 
 
 def test_without_a_batch_column_a_replay_appends_again(local_host: SparkHost, database: str) -> None:

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from penstock.engine.state_sizes import cheapest_tasks, state_bytes, state_sizes
+from penstock.engine.state_sizes import cheapest_tasks, has_unfinished_batch, state_bytes, state_sizes
 
 
 def write(path: Path, size: int) -> None:
@@ -60,3 +60,15 @@ def test_no_state_yet(tmp_path: Path) -> None:
 def test_what_the_target_has_goes_first_then_the_smallest() -> None:
     assert cheapest_tasks([0, 1, 2, 3], [50, 10, 40, 90], 2) == [1, 2]
     assert cheapest_tasks([0, 1, 2, 3], [50, 10, 40, 90], 2, held=frozenset({3})) == [3, 1]
+
+
+def test_a_batch_without_an_end_is_seen(tmp_path: Path) -> None:
+    assert not has_unfinished_batch(str(tmp_path))
+    for log, batches in (("offsets", (0, 1, 10)), ("commits", (0, 1))):
+        (tmp_path / log).mkdir()
+        for batch in batches:
+            (tmp_path / log / str(batch)).touch()
+    (tmp_path / "commits" / ".10.crc").touch()
+    assert has_unfinished_batch(str(tmp_path))
+    (tmp_path / "commits" / "10").touch()
+    assert not has_unfinished_batch(str(tmp_path))
