@@ -301,12 +301,15 @@ class Run:
         with ExitStack() as ending:
             ending.callback(self._end_monitoring, drained)
             ending.callback(self._end_catalog)
-            for query in reversed(self.queries.all()):
-                ending.callback(query.stop)
-            ending.callback(self._keeper.stop)
+            ending.callback(self._end_queries)
+            self._keeper.stop()  # before the queries: it might start one again
             self.host.slots.forget(self._slots_changed)
             self.host.slots.happened = to_nobody
         return drained
+
+    def _end_queries(self) -> None:
+        for query in self.queries.all():
+            query.stop()
 
     def _end_catalog(self) -> None:
         if self._catalog is None:
