@@ -80,11 +80,8 @@ machine is there before the operation begins, as in the papers, and is empty: st
 others here, which it would not on a machine of its own (what that costs is in live.md). After a run of {warm:g} s that
 does not count, each operation has a run of its own: until what came in first has left, and 8 s more; {window:g} s
 measured before; the operation; as long again as at the beginning; and {window:g} s measured after. Strategies take
-turns, and a round begins with another one each time.
-
-`stela` is the papers' rule with its alpha of 1.2; `stela_capacity` is ours, the same rule on rates that are led through
-the graph with measured capacities (docs/design/0008).
-
+turns, and a round begins with another one each time. `stela` is the papers' rule with its alpha of 1.2.
+{ours}
 "Best" is the highest throughput at the sinks that any assignment of as many new instances could give, by exhaustive
 search with the service rates measured in the same run: what a congested instance executes; for the others rows per busy
 second, times the duty of the congested ones. "Predicted" is the same model for what the strategy chose.
@@ -94,6 +91,10 @@ so moving gains nothing here; in the papers it gained the cores of the new machi
 is what new instances give: at most (k + n) / k for a bottleneck of k instances that gets n of them, which with the
 published instances and machines is below the papers' ratios where k is 4 or 6 and a machine brings 2 to 5 instances
 that the other operators need too. It is printed beside the papers'.
+"""
+OURS_METHOD = """\
+`stela_capacity` is ours, the same rule on rates that are led through the graph with measured capacities
+(docs/design/0008).
 """
 Say = Callable[[str], None]
 
@@ -124,7 +125,9 @@ def tell(say: Say, name: str, found: Result) -> None:
 # One machine more
 
 
-def scale_out(name: str, rounds: int, window: float, folder: Path, say: Say) -> list[tuple[str, Result]]:
+def scale_out(
+    name: str, strategies: Sequence[str], rounds: int, window: float, folder: Path, say: Say
+) -> list[tuple[str, Result]]:
     setting, definition = TOPOLOGIES[name], topology_of(name)
     times = Times.of(definition, window)
 
@@ -141,8 +144,8 @@ def scale_out(name: str, rounds: int, window: float, folder: Path, say: Say) -> 
         warm_up(definition, host, everywhere, times)
         found = []
         for index in range(rounds):
-            turn = index % len(STRATEGIES)
-            for chosen in (*STRATEGIES[turn:], *STRATEGIES[:turn]):
+            turn = index % len(strategies)
+            for chosen in (*strategies[turn:], *strategies[:turn]):
                 found.append((chosen, one_operation(definition, host, initial, by(chosen), times, wanted)))
                 tell(say, *found[-1])
         return found
@@ -158,7 +161,7 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
     # By the thesis: within the paper's 5% the noise of two cores often stays out of reach, for all of them.
     converged = {chosen: middle(found, lambda one: one.measured.convergence_sigma) for chosen, found in results.items()}
     bars = []
-    for chosen in (STELA, OURS):
+    for chosen in (one for one in (STELA, OURS) if one in results):
         picks = {", ".join(one.new) for one in results[chosen]}
         say(f"\nNew instances of {chosen}: {'; or '.join(sorted(picks))}.")
         of_best = middle(results[chosen], lambda one: one.measured.after / one.best)
@@ -356,6 +359,7 @@ def _result(fields: dict[str, Any]) -> Result:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--experiments", default=",".join([*TOPOLOGIES, SCALE_IN]))
+    parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="short times, and not written to results")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
@@ -371,7 +375,9 @@ def main() -> int:
         lines.append(text)
 
     sizes = ", ".join(f"{name} {setting.machines}" for name, setting in TOPOLOGIES.items())
-    say(METHOD.format(machines=sizes, each=INTERVAL_FOR_EACH, least=LEAST_INTERVAL, warm=WARM_UP, window=window))
+    strategies = options.strategies.split(",")
+    times = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
+    say(METHOD.format(machines=sizes, ours=OURS_METHOD if OURS in strategies else "", **times))
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
         for name in names:
 
@@ -382,10 +388,12 @@ def main() -> int:
                 folder = Path(temporary) / name
                 if name == SCALE_IN:
                     return scale_in(options.rounds, window, folder, tell_of)
-                return scale_out(name, options.rounds, window, folder, tell_of)
+                return scale_out(name, strategies, options.rounds, window, folder, tell_of)
 
             file = (options.keep or Path(temporary)) / f"{name}.json"
             results = by_strategy(kept(file, make))
+            if name != SCALE_IN:
+                results = {chosen: found for chosen, found in results.items() if chosen in strategies}
             title = "four machines of eight go" if name == SCALE_IN else f"{name}: one machine more"
             plot(name, title, results)
             bars += in_table(results, say) if name == SCALE_IN else out_table(name, results, say)
