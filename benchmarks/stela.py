@@ -33,6 +33,7 @@ from stela_runs import (
     Result,
     Times,
     first_machines,
+    measured_of,
     one_operation,
     warm_up,
 )
@@ -43,7 +44,7 @@ from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.host import SparkHost
 from penstock.sources.specs import RateSource
 from penstock.strategies.mapping.round_robin import round_robin
-from penstock.strategies.scaling.measure import Measurement, Sample
+from penstock.strategies.scaling.measure import Sample
 from penstock.strategies.scaling.registry import strategy
 from penstock.strategies.scaling.stela import instances_a_machine
 from penstock.topology.definition import Source, TopologyDefinition
@@ -334,22 +335,23 @@ def by_strategy(found: Sequence[tuple[str, Result]]) -> dict[str, list[Result]]:
     return {name: results[name] for name in order if name in results}
 
 
-def kept(file: Path, make: Callable[[], list[tuple[str, Result]]]) -> list[tuple[str, Result]]:
+def kept(file: Path, times: Times, make: Callable[[], list[tuple[str, Result]]]) -> list[tuple[str, Result]]:
     """What was measured already, if the file has it: a campaign that was cut off goes on where it was."""
     if file.exists():
-        return [(name, _result(fields)) for name, fields in json.loads(file.read_text())]
+        return [(name, _result(fields, times)) for name, fields in json.loads(file.read_text())]
     found = make()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([(name, asdict(one)) for name, one in found]))
     return found
 
 
-def _result(fields: dict[str, Any]) -> Result:
+def _result(fields: dict[str, Any], times: Times) -> Result:
+    timeline = tuple(Sample(**sample) for sample in fields["timeline"])
     return Result(
         **{
             **fields,
-            "measured": Measurement(**fields["measured"]),
-            "timeline": tuple(Sample(**sample) for sample in fields["timeline"]),
+            "measured": measured_of(timeline, fields["began"], times),
+            "timeline": timeline,
             "new": tuple(fields["new"]),
             "removed": tuple(fields["removed"]),
         }
@@ -376,8 +378,8 @@ def main() -> int:
 
     sizes = ", ".join(f"{name} {setting.machines}" for name, setting in TOPOLOGIES.items())
     strategies = options.strategies.split(",")
-    times = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
-    say(METHOD.format(machines=sizes, ours=OURS_METHOD if OURS in strategies else "", **times))
+    figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
+    say(METHOD.format(machines=sizes, ours=OURS_METHOD if OURS in strategies else "", **figures))
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
         for name in names:
 
@@ -391,7 +393,8 @@ def main() -> int:
                 return scale_out(name, strategies, options.rounds, window, folder, tell_of)
 
             file = (options.keep or Path(temporary)) / f"{name}.json"
-            results = by_strategy(kept(file, make))
+            definition = topology_of("page_load" if name == SCALE_IN else name)
+            results = by_strategy(kept(file, Times.of(definition, window), make))
             if name != SCALE_IN:
                 results = {chosen: found for chosen, found in results.items() if chosen in strategies}
             title = "four machines of eight go" if name == SCALE_IN else f"{name}: one machine more"

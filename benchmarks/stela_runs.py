@@ -39,6 +39,8 @@ INTERVAL_FOR_EACH = 0.3
 LEAST_INTERVAL = 2.0
 #: Seconds of the run that does not count.
 WARM_UP = 90.0
+#: So many intervals before the end of a timeline all batches that began before had ended.
+UNDER_WAY = 1.5
 #: Seconds in which a snapshot that is not complete may become so.
 TRIES = 20
 Decide = Callable[[Load, Placement, Rules], Outcome]
@@ -174,7 +176,7 @@ class _Operation:
         added = sum(now) - sum(before)
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
-            measured=measure(samples, began, self.times.window),
+            measured=measured_of(samples, began, self.times),
             predicted=flow(pipes, now).throughput,
             best=reference.throughput,
             new=tuple(
@@ -186,6 +188,12 @@ class _Operation:
             timeline=tuple(samples),
             began=began,
         )
+
+
+def measured_of(timeline: Sequence[Sample], began: float, times: Times) -> Measurement:
+    """Without the end of the timeline, in which batches may still have been under way."""
+    end = timeline[-1].at - UNDER_WAY * times.interval
+    return measure([sample for sample in timeline if sample.at <= end], began, times.window)
 
 
 def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> tuple[list[float], float]:

@@ -12,6 +12,8 @@ from penstock.strategies.scaling.measure import Sample
 
 #: Batches of a sink that are remembered: at one a second, an hour.
 KEPT = 3600
+#: A batch is under way, and not missing, for so many times the usual gap between two of them.
+PATIENCE = 2.0
 
 
 class Timeline:
@@ -29,12 +31,14 @@ class Timeline:
                 self._published[operator].append((at, rows))
 
     def samples(self, start: float, stop: float, step: float = 1.0) -> list[Sample]:
-        """Rows a second at all sinks together, in steps; a sample at t is for the step before it."""
+        """Rows a second at all sinks together, in steps; a sample at t is for the step before it. They end where the
+        batch of a sink is still under way: what it brings is not known yet, and is not 0."""
         with self._lock:
             published = {name: list(batches) for name, batches in self._published.items()}
+        stop = min([stop, *(known_until(batches, stop) for batches in published.values())])
         rates = [rates_of(batches, start, stop, step) for batches in published.values()]
         weights = self._weights.values()
-        count = int((stop - start) / step)
+        count = max(int((stop - start) / step), 0)
         return [
             Sample(
                 start + (index + 1) * step, sum(weight * one[index] for weight, one in zip(weights, rates, strict=True))
@@ -43,11 +47,19 @@ class Timeline:
         ]
 
 
+def known_until(batches: Sequence[tuple[float, int]], now: float) -> float:
+    """Up to when what came out of a sink is known: to its last batch, while the next one is not late."""
+    gaps = [after - before for (before, _), (after, _) in pairwise(batches)]
+    if not gaps or now > batches[-1][0] + PATIENCE * statistics.median(gaps):
+        return now
+    return min(batches[-1][0], now)
+
+
 def rates_of(batches: Sequence[tuple[float, int]], start: float, stop: float, step: float) -> list[float]:
     """Rows a second in every step. A batch's rows count as if they had come out evenly over the usual gap before it: a
     batch that is a little late is no loss of throughput, and one that is very late leaves a hole, however many rows it
     has."""
-    rates = [0.0] * int((stop - start) / step)
+    rates = [0.0] * max(int((stop - start) / step), 0)
     gaps = [after - before for (before, _), (after, _) in pairwise(batches)]
     usual = max(statistics.median(gaps), 1e-3) if gaps else step
     for at, rows in batches:
