@@ -55,8 +55,8 @@ def jdbc(
     url: str, table: str, properties: Mapping[str, str] | None = None, batch_column: str | None = None
 ) -> JdbcSink:
     """Rows are appended to a table of a database, through Spark's JDBC writer and the `properties` it knows (user,
-    password, driver, ...). With a `batch_column` each row carries the number of its batch there, and a batch that
-    is run again after a failure first deletes what it wrote: exactly once. Without, such rows may come twice."""
+    password, driver, ...). With a `batch_column` each row carries a number there that no other sink's batch has, and a
+    batch that is run again first deletes what it wrote. Without, such rows may come twice."""
     if not url.startswith("jdbc:"):
         raise _bad_sink("the URL of the database does not start with jdbc:.", 'Such as "jdbc:postgresql://host/db".')
     if not table:

@@ -120,12 +120,17 @@ def test_machines_come_to_an_attached_cluster_wherever_its_manager_likes():
     assert attached.upcoming(1)[0].name == "new-3"
 
 
-def test_a_machine_that_came_goes_alone_by_the_name_it_was_planned_under():
+def asked_for_one_more():
     attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
     spark = FakeSpark([A0, B2])
     attached.bind(spark.executors, 5.0)
     [new] = attached.upcoming(1)
     attached.add_machine(new, spark)
+    return attached, spark, new
+
+
+def test_a_machine_that_came_goes_alone_by_the_name_it_was_planned_under():
+    attached, spark, new = asked_for_one_more()
     spark.now += [A1]  # on a host that had an executor before
     attached.bound(spark.executors)
     attached.arrived(new)
@@ -136,11 +141,7 @@ def test_a_machine_that_came_goes_alone_by_the_name_it_was_planned_under():
 
 
 def test_a_machine_that_did_not_come_is_asked_for_no_longer():
-    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
-    spark = FakeSpark([A0, B2])
-    attached.bind(spark.executors, 5.0)
-    [new] = attached.upcoming(1)
-    attached.add_machine(new, spark)
+    attached, spark, new = asked_for_one_more()
     attached.remove_machine(new.name, spark)
     assert spark.wanted == [3, 2]
     [again] = attached.upcoming(1)

@@ -1,0 +1,70 @@
+"""Tables and plots of what benchmarks/stela.py measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from results import RESULTS
+from stela_runs import Result
+
+Say = Callable[[str], None]
+
+
+def at_zero(found: Result) -> float:
+    return found.measured.time_at_zero
+
+
+def middle(results: Sequence[Result], get: Callable[[Result], float | None]) -> float:
+    values = [value for one in results if (value := get(one)) is not None]
+    return statistics.median(values) if values else float("nan")
+
+
+def table(results: Mapping[str, Sequence[Result]], say: Say) -> None:
+    say(
+        "| strategy | before, rows/s | after, rows/s (from - to) | gain | new instances | predicted | best | duty "
+        "| converged, s (paper / thesis / settled) | s at zero | s below 90% | operation, s |"
+    )
+    say("| --- |" + " --- |" * 11)
+    for name, found in results.items():
+        after = sorted(one.measured.after for one in found)
+        converged = [
+            middle(found, lambda one: one.measured.convergence),
+            middle(found, lambda one: one.measured.convergence_sigma),
+            middle(found, lambda one: one.measured.settled),
+        ]
+        say(
+            f"| {name} | {middle(found, lambda one: one.measured.before):,.0f} "
+            f"| {statistics.median(after):,.0f} ({after[0]:,.0f} - {after[-1]:,.0f}) "
+            f"| {middle(found, lambda one: one.measured.after / one.measured.before - 1):+.0%} "
+            f"| {len(found[0].new)} | {middle(found, lambda one: one.predicted):,.0f} "
+            f"| {middle(found, lambda one: one.best):,.0f} | {middle(found, lambda one: one.duty):.2f} "
+            f"| {' / '.join(f'{one:.0f}' for one in converged)} | {middle(found, at_zero):.0f} "
+            f"| {middle(found, lambda one: one.measured.time_below):.0f} "
+            f"| {middle(found, lambda one: one.seconds):.1f} |"
+        )
+
+
+def plot(name: str, title: str, results: Mapping[str, Sequence[Result]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 4))
+    for number, (chosen, found) in enumerate(results.items()):
+        for index, one in enumerate(found):
+            axes.plot(
+                [sample.at - one.began for sample in one.timeline],
+                [sample.throughput for sample in one.timeline],
+                color=f"C{number}",
+                alpha=1.0 if index == 0 else 0.35,
+                label=chosen if index == 0 else None,
+            )
+    axes.axvline(0, color="grey", linestyle="--", label="operation begins")
+    axes.set(xlabel="s", ylabel="rows/s at the sinks", title=title, ylim=(0, None))
+    axes.legend()
+    figure.tight_layout()
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / f"stela_{name}.png", dpi=100)
+    pyplot.close(figure)
