@@ -120,13 +120,14 @@ def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) 
             assert not run.wait(seconds)
             snapshot = run.snapshot()
             deadline = time.monotonic() + 60
-            while not snapshot.complete and time.monotonic() < deadline:  # on busy cores a batch may take seconds
+            # On busy cores a batch may take seconds, and a window without one has rates of 0.
+            while not (snapshot.complete and all(one.rate for one in snapshot.operators.values())):
+                assert time.monotonic() < deadline, snapshot.gaps
                 assert not run.wait(0.2)
                 snapshot = run.snapshot()
             segments = tmp_path / "kept" / "segments"
             rows_of = {name: rows_in_segments(segments, name) for name in ("rows", "work")}  # a stop deletes them
             assert run.stop()
-        assert snapshot.complete, snapshot.gaps
         events = log.read_text().splitlines()[before:]
         rows_of["out"] = {batch: table.num_rows for batch, table in by_batch(tmp_path / "out")}
         return Watched(snapshot, where, {name: jobs_of(events, name) for name in where}, rows_of)
