@@ -1,9 +1,10 @@
 """Penstock beside plain Structured Streaming, PyFlink and Bytewax, alternating in one run: `make bench-speed`.
 
-    python benchmarks/speed.py [--rounds 3] [--sentences 6000000] [--parts throughput,latency,batch,idle,growth]
+    python benchmarks/speed.py [--rounds 3] [--sentences 4000000] [--parts throughput,latency,batch,idle,growth]
 
 Each measurement is a process of its own (benchmarks/speed/on_*.py), with a small run before it to warm up where an
-engine compiles as it goes. The other engines are installed into environments of their own, once.
+engine compiles as it goes. The other engines are installed into environments of their own, once. With `--keep FILE` a
+benchmark that was cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from speed_runs import (
     PLAIN,
     Data,
     Engine,
-    run,
+    Runs,
     write_data,
 )
 
+from penstock.errors import PenstockError
+
 Say = Callable[[str], None]
-#: Some twenty seconds of work for the fastest: batches need a few to grow.
-SENTENCES = 6_000_000
+#: More than ten seconds of work for the fastest: batches need a few to grow.
+SENTENCES = 4_000_000
 WORKLOADS: dict[str, tuple[Engine, ...]] = {
     "chain": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "word-count": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
@@ -77,7 +80,7 @@ class Measured:
 
 
 def throughput(
-    data: Data, warm_up: Data, rounds: int, workloads: Sequence[str], say: Say
+    runs: Runs, data: Data, warm_up: Data, rounds: int, workloads: Sequence[str], say: Say
 ) -> dict[str, dict[str, Measured]]:
     found: dict[str, dict[str, Measured]] = {}
     for workload in workloads:
@@ -86,7 +89,7 @@ def throughput(
         for index in range(rounds):
             turn = index % len(engines)
             for engine in (*engines[turn:], *engines[:turn]):
-                _measure(engine, workload, data, warm_up, results[engine.name])
+                _measure(runs, engine, workload, data, warm_up, results[engine.name])
         say(f"## {workload}: {WHAT[workload]}\n")
         say("| engine | rows/s (from - to) | penstock is | peak memory, MB | start-up, s |")
         say("| --- |" + " --- |" * 4)
@@ -96,12 +99,12 @@ def throughput(
     return found
 
 
-def _measure(engine: Engine, workload: str, data: Data, warm_up: Data, into: Measured) -> None:
+def _measure(runs: Runs, engine: Engine, workload: str, data: Data, warm_up: Data, into: Measured) -> None:
     if into.problem:
         return
     began = time.monotonic()
     try:
-        answer, peak = run(engine, workload, data, warm_up)
+        answer, peak = runs.run(engine, workload, data, warm_up)
     except (RuntimeError, subprocess.SubprocessError) as problem:
         into.problem = str(problem).strip().splitlines()[-1][:300]
         print(f"{workload}: {engine.name}: {problem}", file=sys.stderr, flush=True)
@@ -158,7 +161,9 @@ def main() -> int:
     parser.add_argument("--sentences", type=int, default=SENTENCES)
     parser.add_argument("--parts", default="throughput,latency,batch,idle,growth")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--keep", type=Path, help="a file for what was measured, to go on after a cut")
     options = parser.parse_args()
+    runs = Runs(options.keep)
     parts, workloads = options.parts.split(","), options.workloads.split(",")
     lines: list[str] = []
     bars: list[Bar] = []
@@ -181,24 +186,26 @@ def main() -> int:
             }
 
         def measure_throughput() -> list[Bar]:
-            found.update(throughput(data, warm_up, options.rounds, workloads, say))
+            found.update(throughput(runs, data, warm_up, options.rounds, workloads, say))
             return throughput_bars(found)
 
         work: dict[str, Callable[[], list[Bar]]] = {
             "throughput": measure_throughput,
-            "latency": lambda: latency(data, warm_up, options.rounds, rates(), say),
+            "latency": lambda: latency(runs, data, warm_up, options.rounds, rates(), say),
             "batch": lambda: one_batch(options.rounds, say),
-            "idle": lambda: idle(data, warm_up, options.rounds, say),
-            "growth": lambda: growth(folder / "growth", warm_up, options.rounds, say),
+            "idle": lambda: idle(runs, data, warm_up, options.rounds, say),
+            "growth": lambda: growth(runs, folder / "growth", warm_up, options.rounds, say),
         }
         for part in parts:
             try:
                 bars += work[part]()
-            except (RuntimeError, LookupError, subprocess.SubprocessError) as problem:
+            except (PenstockError, RuntimeError, LookupError, subprocess.SubprocessError) as problem:
                 # What was measured before, for an hour perhaps, is kept.
                 print(f"{part}: {problem}", file=sys.stderr, flush=True)
                 say(f"\n{part} was not measured whole: {str(problem).strip().splitlines()[-1][:300]}\n")
                 bars.append(Bar(f"{part}: measured whole", 0, 1, at_most=False))
+    if len(runs.commits) > 1:
+        say(f"Runs by commit: {', '.join(f'{name} {count}' for name, count in runs.commits.items())}.\n")
     write_results("speed", lines, bars, machine())
     return finish(bars)
 

@@ -31,7 +31,8 @@ def measure_batches(rounds: int, batches: int) -> dict[str, list[dict[str, float
     state = StateFolder.hold(None)
     found: dict[str, list[dict[str, float]]] = {"plain": [], "penstock": []}
     try:
-        with SparkHost("bench", LocalCluster(slots=1, cores=1, task_threads=4), settings, state.path / "logs") as host:
+        provider, here = LocalCluster(slots=1, cores=1, task_threads=4), str(Path(__file__).parent)
+        with SparkHost("bench", provider, settings, state.path / "logs", [here]) as host:
             for index in range(rounds + 1):
                 plain = trickle_plain(host.spark, state.path / f"plain-{index}", batches)
                 penstock = trickle_penstock(host, settings, str(state.path / f"penstock-{index}"), batches)

@@ -11,7 +11,7 @@ from typing import Any
 
 from results import Bar
 from speed_batch import measure_batches
-from speed_runs import BYTEWAX, FILES, FLINK, FUSED, PENSTOCK, PLAIN, Data, Engine, run, write_data
+from speed_runs import BYTEWAX, FILES, FLINK, FUSED, PENSTOCK, PLAIN, Data, Engine, Runs, write_data
 
 #: The ten operators in a row.
 TEN = "linear"
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 Rates = Mapping[str, float]
 
 
-def latency(data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], say: Say) -> list[Bar]:
+def latency(runs: Runs, data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], say: Say) -> list[Bar]:
     """Of Penstock and plain, each workload at half of the slowest one's full throughput, so that all can hold it; of
     the ten operators in a row also those of the others, and Penstock's, at half of their own."""
     say("## Latency, ms: from when a row is due to when its batch has been written\n")
@@ -32,23 +32,23 @@ def latency(data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], s
     for workload in (name for name in full if name != TEN):
         rate = min(full[workload][one.name] for one in (PENSTOCK, PLAIN)) / 2
         for engine in (PENSTOCK, PLAIN):
-            say(_row(workload, engine, rate, [_latency_of(engine, workload, data, warm_up, rate)]))
-    return _of_ten(data, warm_up, rounds, full[TEN], say) if TEN in full else []
+            say(_row(workload, engine, rate, [_latency_of(runs, engine, workload, data, warm_up, rate)]))
+    return _of_ten(runs, data, warm_up, rounds, full[TEN], say) if TEN in full else []
 
 
-def _of_ten(data: Data, warm_up: Data, rounds: int, full: Rates, say: Say) -> list[Bar]:
+def _of_ten(runs: Runs, data: Data, warm_up: Data, rounds: int, full: Rates, say: Say) -> list[Bar]:
     engines = [PENSTOCK, PLAIN, FUSED]
     rate = min(full[one.name] for one in engines) / 2
     seen: dict[str, list[dict[str, float]]] = {one.name: [] for one in engines}
     for index in range(rounds):
         turn = index % len(engines)
         for one in engines[turn:] + engines[:turn]:
-            seen[one.name].append(_latency_of(one, TEN, data, warm_up, rate))
+            seen[one.name].append(_latency_of(runs, one, TEN, data, warm_up, rate))
     for one in engines:
         say(_row(TEN, one, rate, seen[one.name]))
     for one in (PENSTOCK, BYTEWAX, FLINK):
         if one.name in full:
-            say(_row_at_half_of_its_own(one, data, warm_up, full[one.name] / 2))
+            say(_row_at_half_of_its_own(runs, one, data, warm_up, full[one.name] / 2))
     say("")
     bars = []
     for one in (PLAIN, FUSED):
@@ -59,15 +59,15 @@ def _of_ten(data: Data, warm_up: Data, rounds: int, full: Rates, say: Say) -> li
     return bars
 
 
-def _latency_of(engine: Engine, workload: str, data: Data, warm_up: Data, rate: float) -> dict[str, float]:
-    answer: dict[str, Any] = run(engine, workload, data, warm_up, "--rate", str(rate))[0]
+def _latency_of(runs: Runs, engine: Engine, workload: str, data: Data, warm_up: Data, rate: float) -> dict[str, float]:
+    answer: dict[str, Any] = runs.run(engine, workload, data, warm_up, "--rate", str(rate))[0]
     print(f"latency: {workload}: {engine.name} at {rate:,.0f}: {answer}", file=sys.stderr, flush=True)
     return answer
 
 
-def _row_at_half_of_its_own(engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
+def _row_at_half_of_its_own(runs: Runs, engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
     try:
-        return _row(f"{TEN}, half of its own", engine, rate, [_latency_of(engine, TEN, data, warm_up, rate)])
+        return _row(f"{TEN}, half of its own", engine, rate, [_latency_of(runs, engine, TEN, data, warm_up, rate)])
     except (RuntimeError, subprocess.SubprocessError) as problem:
         print(problem, file=sys.stderr, flush=True)
         return f"| {TEN} | {engine.name} | {rate:,.0f} | not measured: {str(problem).splitlines()[-1][:200]} | |"
@@ -84,7 +84,7 @@ def _spread(found: list[dict[str, float]], quantile: str) -> str:
 
 
 def one_batch(rounds: int, say: Say) -> list[Bar]:
-    found = measure_batches(rounds, BATCHES)
+    found = measure_batches(2 * rounds, BATCHES)  # short ones, and one can be half again as long as another
     ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
     say("## One micro-batch, ms\n")
     say(
@@ -99,28 +99,28 @@ def one_batch(rounds: int, say: Say) -> list[Bar]:
     return [Bar("4. one micro-batch: penstock / plain", statistics.median(ratios), 1.2, at_most=True)]
 
 
-def idle(data: Data, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
+def idle(runs: Runs, data: Data, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
     say("## Ten operators in queries of their own that have nothing to do\n")
     say("| engine | cores used (from - to) |\n| --- | --- |")
     found: dict[str, list[float]] = {PENSTOCK.name: [], PLAIN.name: []}
     for _ in range(rounds):
         for engine in (PENSTOCK, PLAIN):
-            found[engine.name].append(run(engine, TEN, data, warm_up, "--idle")[0]["cores"])
+            found[engine.name].append(runs.run(engine, TEN, data, warm_up, "--idle")[0]["cores"])
     for name, cores in found.items():
         say(f"| {name} | {statistics.median(cores):.2f} ({min(cores):.2f} - {max(cores):.2f}) |")
     say("")
     return []
 
 
-def growth(folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
-    """By the number of operators in a row, of slots, and of rows; with operators that work for some 40 ns a row."""
+def growth(runs: Runs, folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
+    """By the number of operators in a row, of slots, and of rows; with operators that compute a little."""
     data = write_data(folder / "rows", GROWTH_ROWS, FILES, ["linear"])
 
     def rate(operators: int, rows: Data, *more: str) -> float:
         workload = f"work{operators}"
         for one in (rows, warm_up):
             one.also_called("linear", workload)
-        answers = [run(PENSTOCK, workload, rows, warm_up, *more)[0] for _ in range(rounds)]
+        answers = [runs.run(PENSTOCK, workload, rows, warm_up, *more)[0] for _ in range(rounds)]
         found = rows.rows / statistics.median(answer["seconds"] for answer in answers)
         print(f"growth: {operators} operators, {rows.rows} rows, {more}: {found:,.0f}", file=sys.stderr, flush=True)
         return found

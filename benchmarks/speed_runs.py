@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from peak_memory import PeakMemory
+from results import commit
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "speed"
@@ -122,3 +124,31 @@ def run(engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) ->
             raise RuntimeError(f"{engine.name} on {workload}: {errors.read()[-2000:]}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return answer, peak
+
+
+class Runs:
+    """All runs of a benchmark. With a file, what was measured is kept there, and a benchmark that was cut off goes on
+    behind it."""
+
+    def __init__(self, kept: Path | None = None) -> None:
+        self._file = kept
+        self._times: Counter[str] = Counter()
+        lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
+        self._kept: dict[str, dict[str, Any]] = {one["run"]: one for one in map(json.loads, lines)}
+        #: How many were measured on which commit.
+        self.commits: Counter[str] = Counter()
+
+    def run(self, engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) -> tuple[dict[str, Any], int]:
+        """As `run`; a run of the same kind again is the next round."""
+        kind = "|".join([engine.name, workload, str(data.rows), *more])
+        self._times[kind] += 1
+        name = f"{kind}|{self._times[kind]}"
+        found = self._kept.get(name)
+        if found is None:
+            answer, peak = run(engine, workload, data, warm_up, *more)
+            found = {"run": name, "commit": commit(), "answer": answer, "peak": peak}
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+        self.commits[found["commit"]] += 1
+        return found["answer"], found["peak"]
