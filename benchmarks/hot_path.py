@@ -1,4 +1,4 @@
-"""Where the time of a workload goes: processor time by process, py-spy's samples by part of the code: `make hot-path`.
+"""Where the time of a workload goes: processor time by process, py-spy's samples of Python workers: `make hot-path`.
 
 python benchmarks/hot_path.py [--workload chain] [--sentences 4000000]
 """
@@ -6,6 +6,7 @@ python benchmarks/hot_path.py [--workload chain] [--sentences 4000000]
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,9 @@ PARTS = {
     "an instance: batches, counting": ("instance.py",),
     "a bundle: writing, report": ("bundle.py", "manifest.py"),
     "PySpark's worker": ("pyspark/worker", "serializers.py", "daemon.py", "pyspark/sql"),
-    "the driver: intake, feeds, catalog, Py4J": ("penstock/engine", "penstock/channels", "py4j"),
 }
+#: What the stacks of Python workers have in them, and those of the driver do not.
+WORKER = "daemon.py"
 
 
 class Processors:
@@ -103,11 +105,17 @@ def main() -> int:
         found: Counter[str] = Counter()
         for line in samples.read_text().splitlines():
             stack, _, count = line.rpartition(" ")
-            found[part_of(stack)] += int(count)
-    lines = [f"{options.workload}, {data.rows:,} rows; start and warm-up are in it. {output.splitlines()[-1]}", ""]
+            if WORKER in stack:
+                found[part_of(stack)] += int(count)
+    answer = json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+    lines = [
+        f"{options.workload}, {data.rows:,} rows in {answer['seconds']:.1f} s, with py-spy beside it. Processor "
+        f"time is that of the whole run: Spark's start ({answer['start_up']:.1f} s) and the warm-up are in it.",
+        "",
+    ]
     lines += ["| processes | processor time, s |", "| --- | --- |"]
     lines += [f"| {kind} | {seconds:.1f} |" for kind, seconds in used.most_common() if kind != "py-spy"]
-    lines += ["", "| part of the Python code | share of samples |", "| --- | --- |"]
+    lines += ["", "| part of the Python workers' code | share of samples |", "| --- | --- |"]
     lines += [f"| {part} | {count / found.total():.0%} |" for part, count in found.most_common()]
     print("\n".join(lines))
     write_results(f"hot_path_{options.workload}", lines, [], machine())

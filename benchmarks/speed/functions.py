@@ -66,7 +66,7 @@ class Step:
 
 
 class Work:
-    """More of it: some 40 ns a row, so that what an engine adds for an operator is seen beside what it does."""
+    """More of it: some 60 ns a row, so that what an engine adds for an operator is seen beside what it does."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         value = batch.column(1)

@@ -92,7 +92,7 @@ def test_what_is_in_the_way() -> None:
     assert reasons["joined->by_key"] == "rows go by id to other instances"
     assert reasons["by_key->everywhere"] == "rows go broadcast to other instances"
     assert reasons["everywhere->keyed"] == "keyed is keyed: Spark's shuffle splits its rows"
-    assert reasons["keyed->frames"] == "keyed is keyed: Spark's shuffle splits its rows"
+    assert reasons["keyed->frames"] == "keyed is keyed: apart, it can be scaled without loading its state again"
     assert reasons["frames->frames_out"] == "the work of frames is done by Spark SQL"
     assert reasons["read_twice->printed"] == "printed is written by Spark"
 

@@ -61,8 +61,11 @@ def obstacle(definition: TopologyDefinition, placement: Placement, stream: Strea
 
 
 def _declared_apart(definition: TopologyDefinition, stream: Stream) -> str:
-    ends = (definition.operator(stream.producer), definition.operator(stream.consumer))
-    by_themselves = (why for operator in ends if (why := _cannot_be_chained(operator)))
+    producer, consumer = definition.operator(stream.producer), definition.operator(stream.consumer)
+    if isinstance(producer, Keyed) and producer.chained:
+        # A chain is taken apart when one of its operators is scaled, and then its query starts anew.
+        return f"{producer.name} is keyed: apart, it can be scaled without loading its state again"
+    by_themselves = (why for operator in (producer, consumer) if (why := _cannot_be_chained(operator)))
     return next(by_themselves, "") or _rows_go_elsewhere(definition, stream)
 
 
