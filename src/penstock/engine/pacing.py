@@ -16,13 +16,6 @@ FIRST_ROWS = 500
 FIXED_SHARE = 0.04
 LONGER = 2.0
 SHORTER = 0.7
-#: Where batches have come to their size and rows still wait, one of twice the size is tried after so many of them. It
-#: is worth it if so much more is done in a second; if it is not, the next try comes after twice as many.
-TRY_AFTER = 4
-TRY_LARGER = 2.0
-WORTH = 1.3
-#: A size that was worth it holds until a batch takes so many times as long.
-WORN_OUT = 2.0
 #: The first batch where Spark SQL does the work, for which so many rows are nothing.
 FIRST_ROWS_OF_SQL = 20_000
 
@@ -35,11 +28,7 @@ class Pacer:
     may be any measure of work (bytes, for files).
 
     Where another full batch waits behind each, latency is lost already, and longer batches win throughput: then the
-    interval grows up to the longest.
-
-    All this supposes that half the rows cost half the time. A function that is called once a key takes as long for a
-    hundred rows of each key as for one: smaller batches are then hardly shorter, and fewer and fewer rows get through.
-    So larger ones are tried while rows wait, and what has proved to be worth it is kept (`_Trial`)."""
+    interval grows up to the longest."""
 
     interval: float
     most: int
@@ -51,12 +40,10 @@ class Pacer:
     longest: float | None = None
     _size: float = field(init=False)
     _target: float = field(init=False)
-    _trial: _Trial = field(init=False)
 
     def __post_init__(self) -> None:
         self._size = min(self.first, self.most)
         self._target = self.interval
-        self._trial = _Trial()
 
     def bound(self) -> int:
         """The most rows for the next batch."""
@@ -74,8 +61,7 @@ class Pacer:
         else:
             fixed = max(seconds - busy, 0.0)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
-        pressed = full and waiting >= rows
-        self._aim(pressed)
+        self._aim(full and waiting >= rows)
         # Where the fixed cost eats the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
             took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
@@ -87,7 +73,6 @@ class Pacer:
         elif full:
             # A batch may have been larger than asked for: files are read whole.
             self._size = min(max(self._size, rows) * ratio, self.most)
-        self._size = min(self._trial.after(rows, seconds, self._size, pressed), self.most)
 
     def _aim(self, pressed: bool) -> None:
         if not pressed:
@@ -95,44 +80,3 @@ class Pacer:
             return
         enough = max(self.interval, (self.overhead or 0.0) / FIXED_SHARE)
         self._target = min(self._target * LONGER, enough, max(self.longest or 0.0, self.interval))
-
-
-@dataclass(frozen=True)
-class _Before:
-    """How it was before a larger batch is tried: the last batch, and the size thought of for the next."""
-
-    rows: int
-    rate: float
-    size: float
-
-
-class _Trial:
-    """Larger batches than the times of the last ones would suggest, and whether they were worth it."""
-
-    def __init__(self) -> None:
-        #: Batches since the size has come to rest, and how many of them there must be before a larger one is tried.
-        self._settled = 0
-        self._patience = TRY_AFTER
-        self._before: _Before | None = None
-        #: The least size, and what a batch of it took when that was found.
-        self._least: tuple[float, float] = (0.0, 0.0)
-
-    def after(self, rows: int, seconds: float, size: float, pressed: bool) -> float:
-        """The size of the next batch, where `size` was thought of for it."""
-        before, rate = self._before, rows / max(seconds, 1e-9)
-        self._before = None
-        if before is not None and rows >= WORTH * before.rows:
-            worth = rate > WORTH * before.rate
-            size = rows if worth else before.size
-            self._least = (rows, seconds) if worth else self._least
-            self._patience = TRY_AFTER if worth else self._patience * 2
-            self._settled = self._patience if worth else 0
-        elif rows <= self._least[0] and seconds > WORN_OUT * self._least[1]:
-            self._least = (0.0, 0.0)
-        size = max(size, self._least[0])
-        at_rest = pressed and size < WORTH * rows
-        self._settled = self._settled + 1 if at_rest else 0
-        if self._settled <= self._patience:
-            return size
-        self._before = _Before(rows, rate, size)
-        return max(rows * TRY_LARGER, size)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from penstock.engine.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
@@ -58,57 +56,12 @@ def test_a_batch_that_was_not_full_but_too_slow_makes_the_next_smaller() -> None
     assert pacer.bound() == 50
 
 
-def test_where_spark_does_the_work_the_fixed_cost_is_found_from_batches_of_different_sizes() -> None:
+def test_where_spark_does_the_work_the_fastest_batch_stands_for_the_fixed_cost() -> None:
     pacer = Pacer(interval=0.5, most=10_000_000)
     for _ in range(60):
         rows = pacer.bound()
         pacer.observe(rows, 0.4 + rows * 1e-6, None)
     assert 0.4 + pacer.bound() * 1e-6 == pytest.approx(0.8, rel=0.05)
-
-
-def under_load(pacer: Pacer, rate: float, cost: Callable[[int], float], batches: int, waiting: int) -> list[float]:
-    """How long after it is due the newest row of each batch is through, at so many rows a second."""
-    now, done, late = waiting / rate, 0, []
-    for _ in range(batches):
-        rows = min(pacer.bound(), int(now * rate) - done)
-        seconds = cost(rows)
-        now, done = now + seconds, done + rows
-        pacer.observe(rows, seconds, None, int(now * rate) - done)
-        late.append(now - done / rate)
-    return late
-
-
-def once_a_key(rows: int) -> float:
-    """3 ms for each of 1,000 keys that a batch has rows of: nearly all of them in any but the smallest batch."""
-    return 0.4 + 3.0 * (1 - (1 - 1e-3) ** rows) + rows * 5e-6
-
-
-@pytest.mark.parametrize("waiting", [100, 20_000, 1_000_000])
-def test_a_function_that_is_called_once_a_key_does_not_make_batches_ever_smaller(waiting: int) -> None:
-    pacer = Pacer(interval=0.5, most=1_000_000, first=20_000, longest=3.0)
-    late = under_load(pacer, 50_000, once_a_key, 60, waiting)
-    # A batch of the rows that came during the last one takes 4.6 s.
-    assert max(late[-10:]) < 7
-
-
-def test_where_larger_batches_are_not_worth_it_they_are_tried_less_and_less() -> None:
-    pacer = Pacer(interval=0.5, most=1_000_000, longest=3.0)
-    times = []
-    for _ in range(200):
-        rows = pacer.bound()
-        times.append(0.1 + rows * 1e-3)
-        pacer.observe(rows, times[-1], rows * 1e-3, rows)
-    assert max(times) < 2.2 * 3.0
-    assert sum(seconds > 1.2 * 3.0 for seconds in times) <= 6
-
-
-def test_a_size_that_was_worth_it_does_not_hold_when_rows_become_dearer() -> None:
-    pacer = Pacer(interval=0.5, most=1_000_000, first=20_000, longest=3.0)
-    under_load(pacer, 50_000, once_a_key, 60, 100)
-    for _ in range(20):
-        rows = pacer.bound()
-        pacer.observe(rows, 0.4 + rows * 1e-3, None, rows)
-    assert pacer.bound() < 10_000
 
 
 def test_a_batch_without_rows_teaches_nothing() -> None:
