@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from penstock.monitor.history import WITH_HISTORY
-from penstock.strategies.scaling.registry import STRATEGIES
+from penstock.strategies.scaling.registry import STRATEGIES, strategy
 
 #: More than any cluster has: what is above it is a slip of the finger.
 MOST_MACHINES = 1000
@@ -23,14 +23,23 @@ def _whole(value: object) -> object:
 #: Comes last in a type: bounds that follow it would not be described.
 WHOLE = BeforeValidator(_whole)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-#: Named in the description, and checked by those who know them: an unknown one has an error of its own.
+
+
+def _known(name: str | None) -> str | None:
+    """Not left to those who carry it out: they may be busy, and would refuse it only when its turn comes."""
+    return None if name is None else strategy(name).name
+
+
+#: An unknown one has an error of its own.
 Strategy = Annotated[
     str | None,
     Field(
         description="A scaling strategy; by default the setting `strategy`.",
         json_schema_extra={"enum": [*STRATEGIES, None]},
     ),
+    AfterValidator(_known),
 ]
+#: Named in the description, and checked by those who know them.
 Metric = Annotated[str, Field(json_schema_extra={"enum": list(WITH_HISTORY)})]
 DryRun = Annotated[bool, Field(description="Return the plan, and change nothing.")]
 

@@ -91,6 +91,7 @@ def test_actions_and_their_dry_runs(client: TestClient, steering: FakeSteering) 
         ("POST", "/v1/scale-out", {"machines": "1"}, 422, "BAD_REQUEST"),
         ("POST", "/v1/scale-out", {"machine": 1}, 422, "BAD_REQUEST"),
         ("POST", "/v1/scale-out", {"strategy": "magic"}, 422, "UNKNOWN_STRATEGY"),
+        ("POST", "/v1/scale-in", {"strategy": "magic", "machines": 2}, 422, "UNKNOWN_STRATEGY"),
         ("POST", "/v1/scale-out", [], 422, "BAD_REQUEST"),
         ("POST", "/v1/scale-in", {"machines": 1, "names": ["127.0.0.2"]}, 422, "BAD_REQUEST"),
         ("POST", "/v1/scale-in", {"names": ["nobody"]}, 404, "NO_SUCH_MACHINE"),
