@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from catalog_samples import QUICK, new
 from publish_forever import CHANNELS, SIZES
 
 from penstock.channels import database, tables
 from penstock.channels.catalog import Catalog
-from penstock.channels.database import Database, Retries
-from penstock.channels.records import NewSegment, Position, Segment
+from penstock.channels.records import Position, Segment
 from penstock.channels.segments import SegmentStore
 from penstock.errors import PenstockError
 
-QUICK = Retries(times=3, first_pause=0.01)
 Open = Callable[..., Catalog]
 
 
@@ -52,10 +48,6 @@ def open_catalog(url: str) -> Iterator[Open]:
 @pytest.fixture
 def catalog(open_catalog: Open) -> Catalog:
     return open_catalog()
-
-
-def new(path: str, rows: int = 10, channel: str = "lines", size: int = 100) -> NewSegment:
-    return NewSegment(channel, path, rows, size, "local/0", 1.25, 2.5)
 
 
 # Publishing
@@ -319,114 +311,6 @@ def test_a_commit_that_nobody_heard_of_is_not_taken_for_a_replay(
     assert lost == ["commit"]
     assert [(it.path, it.first_row) for it in placed] == [("b", 10), ("c", 20)]
     assert catalog.load().ends == {"lines": 30}
-
-
-def test_postgresql_connections_that_were_lost_are_made_again(postgresql_url: str) -> None:
-    catalog = Catalog.open(postgresql_url, "words", retries=QUICK)
-    other = Catalog.open(postgresql_url, "words")
-    try:
-        catalog.publish("read", 0, [new("a")], "{}", {})
-        end_others = sa.text(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'penstock' AND pid <> pg_backend_pid()"
-        )
-        other._database.run(lambda connection: connection.execute(end_others).all())
-        assert catalog.publish("read", 1, [new("b")], "{}", {})[0].first_row == 10
-    finally:
-        catalog.close()
-        other.close()
-
-
-@pytest.fixture
-def sqlite_path(tmp_path: Path) -> Path:
-    return tmp_path / "catalog.db"
-
-
-def test_a_busy_sqlite_is_waited_for(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.channels.database.BUSY_SECONDS", 0)
-    catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=Retries(times=8, first_pause=0.02))
-    other = sqlite3.connect(sqlite_path, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
-    free = threading.Timer(0.1, lambda: other.execute("ROLLBACK"))
-    free.start()
-    try:
-        assert catalog.publish("read", 0, [new("a")], "{}", {}) is not None
-    finally:
-        free.join()
-        other.close()
-        catalog.close()
-
-
-def test_an_sqlite_that_stays_busy_has_a_named_error(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.channels.database.BUSY_SECONDS", 0)
-    catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=QUICK)
-    other = sqlite3.connect(sqlite_path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(PenstockError) as caught:
-        catalog.publish("read", 0, [new("a")], "{}", {})
-    assert caught.value.name == "CATALOG_UNREACHABLE"
-    other.close()
-    catalog.close()
-
-
-def test_sqlite_files_are_private(sqlite_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", synchronous="FULL")
-        catalog.set_meta("key", "value")
-        modes = {path.name: path.stat().st_mode & 0o777 for path in sqlite_path.parent.iterdir()}
-        assert modes == {f"catalog.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm")}
-        synchronous = catalog._database.run(lambda it: it.exec_driver_sql("PRAGMA synchronous").scalar())
-        assert synchronous == 2
-        catalog.close()
-    finally:
-        os.umask(before)
-
-
-BAD_URLS = {
-    "no folder": "sqlite:////no/such/folder/catalog.db",
-    "no server": "postgresql://me:s3cret@127.0.0.1:1/words",
-    "password in the query": "postgresql://me@127.0.0.1:1/words?password=s3cret&sslpassword=s3cret",
-    "no socket": "postgres://me:s3cret@/words?host=/no/such/folder",
-    "not a URL": "me:s3cret@words",
-    "bad port": "postgresql://me:s3cret@host:port/words",
-    "other kind": "mysql://me:s3cret@host/words",
-    "bad option": "postgresql://me:s3cret@/words?host=/tmp&nonsense=s3cret",
-}
-
-
-@pytest.mark.parametrize("bad", BAD_URLS.values(), ids=BAD_URLS.keys())
-def test_what_cannot_be_opened_has_a_named_error_without_the_password(bad: str) -> None:
-    with pytest.raises(PenstockError) as caught:
-        Catalog.open(bad, "words", retries=QUICK)
-    assert caught.value.name == "CATALOG_UNREACHABLE"
-    assert "s3cret" not in str(caught.value)
-    assert "s3cret" not in "".join(traceback.format_exception(caught.value)).replace(bad, "")
-
-
-def test_a_password_that_the_driver_repeats_is_not_shown() -> None:
-    database = Database.open("postgresql://me:s3cret@host/words?sslpassword=al5o")
-    assert str(database.unreachable(ValueError("s3cret or al5o is\nwrong"))).count("***") == 3
-    database.close()
-
-
-def test_a_file_that_is_no_database_has_a_named_error(sqlite_path: Path) -> None:
-    sqlite_path.write_text("this is a text, and long enough to be looked at " * 100)
-    with pytest.raises(PenstockError) as caught:
-        Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=QUICK)
-    assert caught.value.name == "CATALOG_UNREACHABLE"
-
-
-def test_an_unknown_kind_of_synchronous_has_a_named_error(sqlite_path: Path) -> None:
-    with pytest.raises(PenstockError) as caught:
-        Catalog.open(f"sqlite:///{sqlite_path}", "words", synchronous="OFF")
-    assert caught.value.name == "BAD_SETTING"
-
-
-def test_a_catalog_shows_no_password(postgresql_server: str) -> None:
-    catalog = Catalog.open(f"postgresql://penstock:s3cret@/postgres?host={postgresql_server}", "words")
-    assert repr(catalog) == "Catalog(postgresql+psycopg://penstock:***@/postgres, words)"
-    catalog.close()
 
 
 # One driver at a time
