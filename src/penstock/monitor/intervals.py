@@ -25,11 +25,12 @@ class Interval:
 
 class Collector:
     """Takes samples as they come, and hands out the intervals that are over. Not safe for several threads; its owner
-    is."""
+    is. `most` intervals are open at a time: when nobody has them handed out, the oldest are forgotten."""
 
-    def __init__(self, seconds: float, since: float) -> None:
+    def __init__(self, seconds: float, since: float, most: int = 1000) -> None:
         self._seconds = seconds
         self._since = since
+        self._most = most
         #: The first interval that is not handed out. What comes too late for its own goes here, so nothing is lost.
         self._first_open = self._index(since)
         self._open: dict[int, dict[str, OperatorTotals]] = {}
@@ -69,7 +70,14 @@ class Collector:
 
     def _totals(self, at: float, operator: str) -> OperatorTotals:
         index = max(self._index(at), self._first_open)
-        return self._open.setdefault(index, {}).setdefault(operator, OperatorTotals())
+        operators = self._open.get(index)
+        if operators is None:
+            operators = self._open[index] = {}
+            while len(self._open) > self._most:
+                oldest = min(self._open)
+                del self._open[oldest]
+                self._first_open = max(self._first_open, oldest + 1)
+        return operators.setdefault(operator, OperatorTotals())
 
     def _index(self, at: float) -> int:
         return int(at // self._seconds)

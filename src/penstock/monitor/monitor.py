@@ -1,6 +1,7 @@
 """All of it together: samples go in, snapshots come out, and what is over is written to the statistics store.
 
-The engine calls `take` with every batch and `look` once a sampling interval; a thread in the background calls `write`.
+The engine calls `take` with every batch and `look` once a sampling interval; a thread in the background calls `write`
+after that, which is also what closes the window's intervals, whether or not anybody asks for a snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Monitor:
         self._settings = settings
         self._window = Window(settings.sample_seconds, settings.window_samples, since)
         self._lock = threading.Lock()
-        self._collector = Collector(settings.sample_seconds, since)
+        self._collector = Collector(settings.sample_seconds, since, most=UNWRITTEN)
         self._writing = threading.Lock()
         self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
         self._kept_house_at = since
@@ -72,6 +73,7 @@ class Monitor:
     def write(self, now: float, placement: Placement, last: bool = False) -> None:
         """Write the intervals that are over, and events; at the end also the interval that goes on. What the store
         refuses is kept for the next time, and the error is the caller's."""
+        self._window.keep_up(now)
         if self.store is None:
             return
         with self._writing:

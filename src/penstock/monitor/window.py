@@ -32,16 +32,19 @@ class WindowTotals:
 
 
 class Window:
-    """Fed with every sample and every look at an operator. Any thread may call it."""
+    """Fed with every sample and every look at an operator. Any thread may call it.
+
+    What it keeps is bounded by its length, whether or not anybody reads it; `keep_up`, once an interval, has the
+    merging done before somebody waits for it."""
 
     def __init__(self, interval: float, samples: int, since: float) -> None:
         self._interval = interval
         self._samples = samples
-        #: Held for as long as it takes to add a sample. Merging can take longer, and must not hold up those who
-        #: publish: it has a lock of its own, which is always taken first.
+        #: Held for as long as it takes to add a sample, or to begin anew. Merging can take longer, and must hold up
+        #: neither those who publish nor those who change the placement: it has a lock of its own, which is always
+        #: taken first.
         self._lock = threading.Lock()
-        self._merging = threading.Lock()
-        self._begin(since)
+        self._stretch = _Stretch(interval, samples, since)
 
     @staticmethod
     def of_seconds(interval: float, seconds: float, since: float) -> Window:
@@ -50,35 +53,41 @@ class Window:
 
     def add(self, sample: Sample) -> None:
         with self._lock:
-            if sample.started < self._since:
+            stretch = self._stretch
+            if sample.started < stretch.since:
                 # It began under what was before: its rows do not count, and counting begins where it ended.
-                begun = self._counted_from.get(sample.operator, self._since)
-                self._counted_from[sample.operator] = max(begun, sample.finished)
+                begun = stretch.counted_from.get(sample.operator, stretch.since)
+                stretch.counted_from[sample.operator] = max(begun, sample.finished)
                 return
-            self._collector.add(sample)
+            stretch.collector.add(sample)
 
     def see(self, operator: str, levels: Levels) -> None:
         """Without a batch too: an operator that nobody looked at is missing, one that had nothing to do is not."""
         with self._lock:
-            if levels.at >= self._since:
-                self._collector.see(operator, levels)
+            if levels.at >= self._stretch.since:
+                self._stretch.collector.see(operator, levels)
 
     def restart(self, at: float) -> None:
-        """Forget everything: what was measured before a reconfiguration says nothing about what is now."""
-        with self._merging, self._lock:
-            self._begin(at)
+        """Forget everything: what was measured before a reconfiguration says nothing about what is now. Whoever is
+        reading meanwhile gets what was before."""
+        fresh = _Stretch(self._interval, self._samples, at)
+        with self._lock:
+            self._stretch = fresh
+
+    def keep_up(self, now: float) -> None:
+        """Merge the intervals that are over, and forget those that have left the window."""
+        stretch = self._stretch
+        with stretch.merging:
+            self._slide(stretch, now)
 
     def totals(self, now: float) -> WindowTotals:
-        with self._merging:
+        stretch = self._stretch
+        with stretch.merging:
+            start = self._slide(stretch, now)
             with self._lock:
-                closed = self._collector.close(now)
-                going_on = merge_operators(*(interval.operators for interval in self._collector.open))
-                counted_from = dict(self._counted_from)
-            for interval in closed:
-                self._sliding.push(interval)
-            start = (now // self._interval - self._samples) * self._interval
-            self._sliding.drop_before(start)
-            since = max(self._since, start)
+                going_on = merge_operators(*(interval.operators for interval in stretch.collector.open))
+                counted_from = dict(stretch.counted_from)
+            since = max(stretch.since, start)
             until = max(now, since)
             return WindowTotals(
                 since=since,
@@ -86,15 +95,32 @@ class Window:
                 interval=self._interval,
                 samples=min(int((until - since) / self._interval + 1e-9), self._samples),
                 full=self._samples,
-                operators=merge_operators(*self._sliding.parts(), going_on),
+                operators=merge_operators(*stretch.sliding.parts(), going_on),
                 counted_from={name: at for name, at in counted_from.items() if at > since},
             )
 
-    def _begin(self, since: float) -> None:
-        self._since = since
-        self._collector = Collector(self._interval, since)
-        self._sliding = _Sliding()
-        self._counted_from: dict[str, float] = {}
+    def _slide(self, stretch: _Stretch, now: float) -> float:
+        """Returns where the window begins now."""
+        with self._lock:
+            closed = stretch.collector.close(now)
+        start = (now // self._interval - self._samples) * self._interval
+        for interval in closed:
+            stretch.sliding.push(interval)
+        stretch.sliding.drop_before(start)
+        return start
+
+
+class _Stretch:
+    """What was measured from one reconfiguration to the next."""
+
+    def __init__(self, interval: float, samples: int, since: float) -> None:
+        self.since = since
+        #: The window's intervals, and the one that goes on.
+        self.collector = Collector(interval, since, most=samples + 1)
+        self.counted_from: dict[str, float] = {}
+        #: Held while intervals are merged.
+        self.merging = threading.Lock()
+        self.sliding = _Sliding()
 
 
 class _Sliding:
@@ -112,7 +138,8 @@ class _Sliding:
 
     def push(self, interval: Interval) -> None:
         self._back.append(interval)
-        self._back_totals = merge_operators(self._back_totals, interval.operators)
+        for name, totals in interval.operators.items():
+            self._back_totals.setdefault(name, OperatorTotals()).merge(totals)
 
     def drop_before(self, start: float) -> None:
         while (oldest := self._oldest()) is not None and oldest.start < start:

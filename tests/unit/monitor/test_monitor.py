@@ -12,6 +12,7 @@ from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.store import StatisticsStore
+from penstock.monitor.totals import OperatorTotals
 
 SETTINGS = Settings(sample_seconds=1.0, window_samples=5, window_least_samples=2)
 NAMES = ("rows", "work", "out")
@@ -87,3 +88,18 @@ def test_the_store_is_kept_in_order_once_a_minute(store: StatisticsStore, monkey
     for now in range(0, 200, 10):
         monitor.write(now, PLACEMENT)
     assert rounds == [60, 120, 180]
+
+
+def test_a_run_without_a_goal_closes_the_intervals_of_its_window_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for a snapshot; the thread that looks and writes goes round once an interval."""
+    monitor, waiting = Monitor(DEFINITION, SETTINGS, 0), []
+    for second in range(100):
+        monitor.look("work", levels(second + 0.5))
+        monitor.write(second + 0.75, PLACEMENT)
+        waiting.append(len(monitor._window._stretch.collector.open))
+    assert max(waiting) == 1
+    merged: list[object] = []
+    merge = OperatorTotals.merge
+    monkeypatch.setattr(OperatorTotals, "merge", lambda self, other: (merged.append(other), merge(self, other))[1])
+    assert monitor.snapshot(100, PLACEMENT, CLUSTER).samples == SETTINGS.window_samples
+    assert len(merged) <= 2 * SETTINGS.window_samples + 4

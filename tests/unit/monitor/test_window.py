@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
+import pytest
 from monitor_fakes import levels, sample
 
 from penstock.monitor.intervals import Collector
+from penstock.monitor.totals import OperatorTotals
 from penstock.monitor.window import Window
 
 
@@ -115,3 +118,66 @@ def test_many_threads_lose_no_sample() -> None:
     for thread in threads:
         thread.join()
     assert {name: one.rows for name, one in window.totals(60).operators.items()} == {"op0": 1000, "op1": 1000}
+
+
+def kept() -> int:
+    """Totals of operators that are in memory, whoever holds them."""
+    gc.collect()
+    return sum(isinstance(one, OperatorTotals) for one in gc.get_objects())
+
+
+def test_a_day_that_nobody_asks_about_keeps_no_more_than_the_window() -> None:
+    before, samples, operators = kept(), 20, [f"op{index}" for index in range(10)]
+    window = Window(10, samples, since=0)
+    for at in range(5, 24 * 3600, 10):
+        for name in operators:
+            window.see(name, levels(at))
+    window.add(sample("op0", 24 * 3600 - 1, rows=7))
+    # The window, and the intervals at its two ends; not the 8,640 of the day.
+    assert kept() - before <= (samples + 2) * len(operators)
+    totals = window.totals(24 * 3600)
+    assert (totals.samples, totals.operators["op0"].rows, totals.operators["op0"].intervals) == (samples, 7, samples)
+
+
+def test_kept_up_every_interval_the_window_is_merged_before_anybody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged: list[int] = []
+    merge = OperatorTotals.merge
+    monkeypatch.setattr(OperatorTotals, "merge", lambda self, other: (merged.append(1), merge(self, other))[1])
+    window = Window(10, 20, since=0)
+    for at in range(5, 24 * 3600, 10):
+        window.see("work", levels(at))
+        window.keep_up(at)
+    assert len(merged) <= 8640 * 3, "a push, and a share of a turn-over, for each interval of the day"
+    merged.clear()
+    window.totals(24 * 3600)
+    assert len(merged) <= 4 + 20, "the two halves, what goes on, and at most one turn-over"
+
+
+def test_a_restart_does_not_wait_for_a_merge_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    window = Window(10, 5, since=0)
+    for at in (5, 15, 25):
+        window.add(sample("work", at, rows=1))
+    begun, go_on, found = threading.Event(), threading.Event(), []
+    merge = OperatorTotals.merge
+
+    def slow(self: OperatorTotals, other: OperatorTotals) -> None:
+        begun.set()
+        go_on.wait(30)
+        merge(self, other)
+
+    monkeypatch.setattr(OperatorTotals, "merge", slow)
+    asking = threading.Thread(target=lambda: found.append(window.totals(30)), daemon=True)
+    asking.start()
+    assert begun.wait(30)
+    changing = threading.Thread(target=window.restart, args=(31,), daemon=True)
+    changing.start()
+    changing.join(10)
+    waits = changing.is_alive()
+    go_on.set()
+    asking.join(30)
+    changing.join(30)
+    assert not waits, "a change of placement waited for somebody who asked for the status"
+    # Who asked before the change gets what was before it, and nothing of that is left afterwards.
+    assert found[0].operators["work"].rows == 3
+    assert window.totals(40).operators == {}
+    assert window.totals(40).since == 31
