@@ -92,8 +92,10 @@ class Intake:
         self._supplies.append(supply)
 
     def open(self) -> None:
-        """Let rows in. A query is started closed, so that its state can be placed before its first batch."""
-        self._open = True
+        """Let rows in, unless it was closed for good. A query is started closed, so that its state can be placed before
+        its first batch."""
+        with self._gate:
+            self._open = not self.closed
         self._channels.notify()
 
     def close(self) -> None:
@@ -138,6 +140,10 @@ class Intake:
             self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
             self.held_back, self._found_no_room = self._found_no_room, False
             return min(available, max(1, self.pacer.bound() * available // total))
+
+    def began(self) -> None:
+        """Spark has begun a batch of a source that it drives by itself: nobody was asked."""
+        self.turn = Turn(started=self._clock(), last_start=self._clock(), last_overhead=self.turn.last_overhead)
 
     def ended(self, rows: int, busy: float | None) -> float:
         """A micro-batch was published; returns how long it took."""

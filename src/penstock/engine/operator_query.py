@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.state_placement import StatePlacer
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.sources.specs import FileSource
+from penstock.sources.specs import DataframeSource, FileSource
 from penstock.topology.definition import (
     Keyed,
     Operator,
@@ -58,6 +59,9 @@ class OperatorQuery:
         #: Whether it failed because executors were lost, more often than Spark bears, and not by its own fault.
         self.lost_executors = False
         self._stopping = False
+        self._failing = threading.Lock()
+        #: From the begin of its start to the end of its stop.
+        self._runs = False
         self.query: StreamingQuery | None = None
         self.state: StatePlacer | None = None
         self.feeds: list[AnyFeed] = []
@@ -94,6 +98,7 @@ class OperatorQuery:
 
     def start(self) -> None:
         """Start the query. No row gets in before `intake.open()`."""
+        self._runs = True
         operator, streams = self.operator, self.environment.streams
         # The query's thread inherits the pool from the thread that starts it.
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", operator.name)
@@ -125,6 +130,8 @@ class OperatorQuery:
             self.intake.ended(0, 0.0)
             return False
         self._wanted_at = time.monotonic()
+        if self.emits_by_itself:
+            self.intake.began()
         self.asked[batch] = self.seats.take_asked()
         while len(self.asked) > REMEMBERED_BATCHES:
             self.asked.pop(next(iter(self.asked)))
@@ -253,11 +260,25 @@ class OperatorQuery:
     def fail(self, error: Exception) -> None:
         """The first failure counts; those that follow are its consequences, as are those of a query that is stopped in
         the middle of a batch."""
-        if self.failure is None and not self._stopping:
-            self.failure = named_error(self.operator, error)
-            self.lost_executors = tells_of_lost_executors(error)
+        with self._failing:
+            if self.failure is None and not self._stopping:
+                # First of what kind it is: whoever sees the failure decides by that whether it can be mended.
+                self.lost_executors = tells_of_lost_executors(error)
+                self.failure = named_error(self.operator, error)
 
     # Ending
+
+    @property
+    def emits_by_itself(self) -> bool:
+        """Whether it is a source that Spark drives: it has no gate, and nobody is asked before it reads."""
+        return isinstance(self.operator, Source) and isinstance(self.operator.spec, DataframeSource)
+
+    @property
+    def quiet(self) -> bool:
+        """Of a source whose gate is closed: nothing more will come from it. One that was started again replays the
+        batch that was cut off before it says that it has nothing; what Spark drives has no more to say once it is
+        stopped."""
+        return not self._runs if self.emits_by_itself else self.intake.idle
 
     @property
     def drained(self) -> bool:
@@ -296,6 +317,7 @@ class OperatorQuery:
         self._stopping = True
         with suppress(Exception):  # the whole session may be gone already
             self._stop()
+        self._runs = self._runs and self.query is None  # one that is only being started runs on
 
     def _stop(self) -> None:
         if self.query is not None and self.query.isActive:

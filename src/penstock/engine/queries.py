@@ -31,6 +31,9 @@ class Queries:
         self.by_operator: dict[str, OperatorQuery] = {}
         #: Held while a query is replaced by another.
         self.replacing = threading.RLock()
+        #: Held for a moment, while it is decided whether rows are let in: whoever pauses, resumes or ends a run and
+        #: whoever starts a query do that one after the other, so that no query misses what was decided for all.
+        self.gates = threading.RLock()
         self._restarts = Restarts(run.settings.query_restarts)
 
     def all(self) -> list[OperatorQuery]:
@@ -129,8 +132,16 @@ class Queries:
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
         query = OperatorQuery(operators, run.environment, self._seats(name))
-        self.by_operator.update(dict.fromkeys(chain, query))
-        query.intake.pause(run.paused and isinstance(query.operator, Source))
+        with self.gates:
+            if run.has_stopped:
+                raise PenstockError(
+                    "STOPPING", f'the topology has stopped: "{name}" is not started again.', "Run it again."
+                )
+            self.by_operator.update(dict.fromkeys(chain, query))
+            query.intake.pause(run.paused and isinstance(query.operator, Source))
+            if run.draining and query.emits_by_itself:
+                query.intake.close()
+                return  # it would read on: what it had begun and not published was never emitted
         try:
             query.start()
         except Exception as error:
@@ -139,9 +150,19 @@ class Queries:
 
     def _let_in(self, name: str) -> None:
         query = self.by_operator[name]
-        ends = self._run.draining and isinstance(query.operator, Source)
-        if name not in self.held and not ends:
-            query.intake.open()
+        with self.gates:
+            ends = self._run.draining and isinstance(query.operator, Source)
+            if ends:
+                self.shut(query)
+            elif name not in self.held:
+                query.intake.open()
+        if ends and query.emits_by_itself:
+            query.stop()  # it was started while the end began
+
+    def shut(self, source: OperatorQuery) -> None:
+        """Let a source emit nothing more. One that Spark drives has to be stopped as well."""
+        source.intake.close()
+        source.intake.expect_nothing_more()
 
     def _seats(self, operator: str) -> Seats:
         arrangement, slots = self._run.arrangement, self._run.host.slots

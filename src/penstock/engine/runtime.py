@@ -223,8 +223,10 @@ class Run:
         """Raise the first failure, if there is one that cannot be mended."""
         self._keeper.check()
         for query in self.queries.all():
-            if not self.queries.mendable(query):
-                query.check()
+            query.notice_end()
+            # Looked at once: it may fail at any time, also between two questions.
+            if (failure := query.failure) is not None and not self.queries.mendable(query):
+                raise failure
 
     @property
     def finished(self) -> bool:
@@ -277,12 +279,13 @@ class Run:
     def pause(self, paused: bool = True) -> bool:
         """Let the sources emit nothing until `resume`; what they have emitted goes on. Rows of a rate source stay due.
         False if nothing changes."""
-        changes = paused != self.paused
-        self.paused = paused
+        with self.queries.gates:
+            changes = paused != self.paused
+            self.paused = paused
+            for query in self.queries.of_sources():
+                query.intake.pause(paused)
         if changes and not paused:
             self.monitor.restart(time.time())  # what was measured meanwhile says nothing
-        for query in self.queries.of_sources():
-            query.intake.pause(paused)
         return changes
 
     def resume(self) -> bool:
@@ -308,8 +311,9 @@ class Run:
         return drained
 
     def _end_queries(self) -> None:
-        for query in self.queries.all():
-            query.stop()
+        with self.queries.replacing:  # whoever is replacing one finishes that first; nobody begins after it
+            for query in self.queries.all():
+                query.stop()
 
     def _end_catalog(self) -> None:
         if self._catalog is None:
@@ -329,11 +333,13 @@ class Run:
 
     def begin_drain(self) -> None:
         """Let the sources emit nothing more; what they have emitted goes on to the sinks."""
-        self.draining = True
-        for query in self.queries.of_sources():
-            query.intake.close()
-            query.intake.expect_nothing_more()
-            if not query.feeds:
+        with self.queries.gates:
+            self.draining = True
+            sources = self.queries.of_sources()
+            for query in sources:
+                self.queries.shut(query)
+        for query in sources:
+            if query.emits_by_itself:
                 query.stop()  # Spark asks nobody before it reads from a source of its own
 
     @property
@@ -341,9 +347,7 @@ class Run:
         """After `begin_drain`: everything that the sources emitted has reached the sinks."""
         sources = self.queries.of_sources()
         others = [query for query in self.queries.all() if query not in sources]
-        # One that was started again meanwhile replays the batch that was cut off before it says that it has nothing.
-        quiet = all(source.intake.idle if source.feeds else not source.intake.in_batch for source in sources)
-        return quiet and all(query.drained for query in others)
+        return all(source.quiet for source in sources) and all(query.drained for query in others)
 
     def _drain(self) -> bool:
         self.begin_drain()

@@ -27,7 +27,12 @@ class FakeQuery:
         self.lost_executors = False
         self.stopped = False
         self.is_open = False
-        self.intake = SimpleNamespace(pause=lambda paused: None, open=self._open)
+        self.emits_by_itself = False
+
+        def nothing() -> None: ...
+
+        gate = {"pause": lambda paused: None, "open": self._open, "close": nothing, "expect_nothing_more": nothing}
+        self.intake = SimpleNamespace(**gate)
 
     def _open(self) -> None:
         self.is_open = True

@@ -1,0 +1,285 @@
+"""What one thread does to a run while another replaces a query: each test forces the one order of steps in which that
+went wrong. Doubles for Spark; the gates are real."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.engine import queries
+from penstock.engine.intake import Intake
+from penstock.engine.operator_query import OperatorQuery
+from penstock.engine.pacing import Pacer
+from penstock.engine.runtime import Run
+from penstock.errors import PenstockError
+
+LOST = "ExecutorLostFailure (executor 1 exited)"
+CLUSTER = Cluster((Machine("local", (Slot("local", 0),)),))
+#: How long a thread that another one holds up is given: it gets no further, and the test then goes on.
+HELD_UP = 0.5
+
+
+class Channels:
+    """Nothing is ever full, and nobody waits."""
+
+    def notify(self) -> None: ...
+
+    def full(self, channel: str) -> bool:
+        return False
+
+    def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        return predicate()
+
+
+class Rows:
+    """A source that always has some."""
+
+    drained = False
+
+    def available(self) -> int:
+        return 10
+
+    def due_in(self) -> float | None:
+        return None
+
+    def look(self) -> None: ...
+
+
+class HookedIntake(Intake):
+    """Calls what it is told to before it is paused or opened."""
+
+    before_pause: ClassVar[Callable[[], None] | None] = None
+    before_open: ClassVar[Callable[[], None] | None] = None
+
+    def pause(self, paused: bool = True) -> None:
+        hook, HookedIntake.before_pause = HookedIntake.before_pause, None
+        if hook is not None:
+            hook()
+        super().pause(paused)
+
+    def open(self) -> None:
+        hook, HookedIntake.before_open = HookedIntake.before_open, None
+        if hook is not None:
+            hook()
+        super().open()
+
+
+class FakeQuery(OperatorQuery):
+    """A query without Spark: it has its feeds, and runs, from the middle of its start on."""
+
+    while_starting: ClassVar[Callable[[FakeQuery], None] | None] = None
+
+    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+        self.chain = tuple(operators)
+        self.operator = operators[0]
+        self.failure = None
+        self.lost_executors = False
+        self.feeds = []
+        self.query = None
+        self.state = None
+        self.active = False
+        self._failing = threading.Lock()
+        self._runs = False
+        self._stopping = False
+        self.intake = HookedIntake(Channels(), [], Pacer(0.5, 1000), 0.0, self.fail)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        self._runs = True
+        hook = type(self).while_starting
+        if hook is not None:
+            type(self).while_starting = None
+            hook(self)
+        if not self.emits_by_itself:
+            feed: Any = Rows()
+            self.intake.add(feed)
+            self.feeds = [feed]
+        self.active = True
+
+    def notice_end(self) -> None: ...
+
+    def stop(self) -> None:
+        self.intake.close()
+        self._stopping = True
+        self._runs = self._runs and not self.active
+        self.active = False
+
+    @property
+    def lets_rows_in(self) -> bool:
+        if self.emits_by_itself:
+            return self.active
+        return self.intake.admits(self.feeds[0]) > 0
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    monkeypatch.setattr(queries, "OperatorQuery", FakeQuery)
+    monkeypatch.setattr(FakeQuery, "while_starting", None)
+    monkeypatch.setattr(HookedIntake, "before_pause", None)
+    monkeypatch.setattr(HookedIntake, "before_open", None)
+
+    def run(source: Any = None) -> Run:
+        topology = Topology("t")
+        rows = topology.source("rows", source or sources.rate(1))
+        topology.sink("out", sinks.noop(), inputs=rows)
+        slots = SimpleNamespace(usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None)
+        host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
+        made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining="off"))  # type: ignore[arg-type]
+        made._environment = SimpleNamespace()  # type: ignore[assignment]
+        made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
+        made._monitoring = SimpleNamespace(monitor=SimpleNamespace(restart=lambda at: None))  # type: ignore[assignment]
+        made.queries.start_all()
+        made.queries.let_all_in()
+        return made
+
+    return run
+
+
+def source_of(run: Run) -> FakeQuery:
+    query = run.queries.by_operator["rows"]
+    assert isinstance(query, FakeQuery)
+    return query
+
+
+def lose_executors(run: Run) -> None:
+    source_of(run).fail(RuntimeError(LOST))
+
+
+def beside(work: Callable[[], object]) -> tuple[Callable[[], None], threading.Thread]:
+    """A hook that has this done by another thread, and goes on when it is done or held up."""
+    thread = threading.Thread(target=work, daemon=True)
+
+    def hook() -> None:
+        thread.start()
+        thread.join(HELD_UP)
+
+    return hook, thread
+
+
+def test_a_pause_beside_a_query_that_is_being_replaced_pauses_the_new_one_too(make: Callable[..., Run]) -> None:
+    run = make()
+    lose_executors(run)
+    # The new query has asked whether the sources are paused, and is about to do as it was told: they are not.
+    HookedIntake.before_pause, pausing = beside(run.pause)
+    run.queries.mend()
+    pausing.join(5)
+    assert run.paused
+    assert source_of(run).intake.paused
+    assert not source_of(run).lets_rows_in
+
+
+def test_a_resume_beside_a_query_that_is_being_replaced_lets_the_new_one_go_on(make: Callable[..., Run]) -> None:
+    run = make()
+    run.pause()
+    lose_executors(run)
+    HookedIntake.before_pause, resuming = beside(run.resume)
+    run.queries.mend()
+    resuming.join(5)
+    assert not run.paused
+    assert source_of(run).lets_rows_in
+
+
+def test_a_drain_that_begins_while_a_source_is_let_in_again_keeps_it_shut(make: Callable[..., Run]) -> None:
+    run = make()
+    lose_executors(run)
+    HookedIntake.before_open, ending = beside(run.begin_drain)
+    run.queries.mend()
+    ending.join(5)
+    assert run.draining
+    assert not source_of(run).lets_rows_in
+
+
+def test_a_gate_that_is_closed_for_good_cannot_be_opened(make: Callable[..., Run]) -> None:
+    run = make()
+    query = source_of(run)
+    query.intake.close()
+    query.intake.open()
+    assert not query.lets_rows_in
+
+
+def test_a_source_that_is_being_started_again_is_not_drained(make: Callable[..., Run]) -> None:
+    """It has a batch to replay: what that emits is still to come."""
+    run = make()
+    lose_executors(run)
+    run.begin_drain()
+    run.queries.by_operator["out"].intake.turn.empty_polls = 2
+    run.queries.by_operator["out"].feeds = []
+    seen = []
+    FakeQuery.while_starting = lambda query: seen.append(run.drained)
+    run.queries.mend()
+    assert seen == [False]
+    assert not run.drained
+    source_of(run).intake.turn.empty_polls = 2
+    assert run.drained
+
+
+def test_a_source_that_spark_drives_is_not_started_again_while_all_ends(make: Callable[..., Run]) -> None:
+    run = make(sources.dataframe(lambda spark: spark, schema="id long"))
+    lose_executors(run)
+    run.begin_drain()
+    run.queries.mend()
+    assert not source_of(run).lets_rows_in
+
+
+def test_a_drain_that_begins_while_a_source_that_spark_drives_is_started_stops_it(make: Callable[..., Run]) -> None:
+    run = make(sources.dataframe(lambda spark: spark, schema="id long"))
+    lose_executors(run)
+    hook, ending = beside(run.begin_drain)
+    FakeQuery.while_starting = lambda query: (hook(), seen.append(query.quiet))
+    seen: list[bool] = []
+    run.queries.mend()
+    ending.join(5)
+    assert seen == [False], "it may publish a batch before it is stopped"
+    assert not source_of(run).lets_rows_in
+    assert source_of(run).quiet
+
+
+def test_one_that_fails_between_two_looks_is_mended_and_not_reported(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was well when somebody asked whether it can be mended, and had lost its executors a moment later."""
+    run = make()
+    query = source_of(run)
+    looks: list[None] = []
+
+    def notice_end() -> None:
+        looks.append(None)
+        if len(looks) == 2:
+            query.fail(RuntimeError(LOST))
+
+    monkeypatch.setattr(query, "notice_end", notice_end)
+    run.check()
+    run.check()
+    assert query.lost_executors
+
+
+def test_a_failure_is_never_seen_without_its_kind(make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees that a query has failed also sees whether executors were lost: else it would be taken for its own
+    fault, and end the topology."""
+    run = make()
+    query = source_of(run)
+    seen = []
+
+    class Watched(FakeQuery):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name in ("failure", "lost_executors") and self.failure is not None:
+                seen.append(self.lost_executors)
+
+    query.__class__ = Watched
+    query.fail(RuntimeError(LOST))
+    assert seen
+    assert all(seen)
+
+
+def test_nothing_is_started_again_once_the_run_has_stopped(make: Callable[..., Run]) -> None:
+    run = make()
+    run.has_stopped = True
+    with pytest.raises(PenstockError) as error:
+        run.queries.start_again("rows")
+    assert error.value.name == "STOPPING"
