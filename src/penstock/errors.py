@@ -110,6 +110,8 @@ ERRORS: Mapping[str, str] = {
     # state
     "STATE_IN_USE": "Another process runs on the same state folder.",
     "STATE_DOES_NOT_FIT": "The state folder was written by a topology that differs in what cannot change.",
+    "STATE_TAKEN_OVER": "Another process has taken over this topology's catalog; this one writes nothing more.",
+    "CATALOG_WENT_BACK": "The catalog lacks what was published: an older copy or a lagging replica has its place.",
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
     "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
     "SEGMENT_UNREADABLE": "A segment that the catalog names cannot be read.",

@@ -13,7 +13,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from catalog_samples import Open
 
+from penstock.channels.catalog import Catalog
 from penstock.channels.database import Database, Retries
 
 #: Ends the server when its standard input closes, as it does however pytest ends. SIGINT is a fast shutdown.
@@ -58,6 +60,31 @@ def postgresql_url(postgresql_server: str) -> str:
     with psycopg.connect(host=postgresql_server, user="penstock", dbname="postgres", autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
     return f"postgresql://penstock@/postgres?host={postgresql_server}&options=-csearch_path%3D{name}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture
+def open_catalog(url: str) -> Iterator[Open]:
+    opened: list[Catalog] = []
+
+    def open_(topology: str = "words", **options: object) -> Catalog:
+        opened.append(Catalog.open(url, topology, **{"clock": lambda: 1234.5} | options))
+        return opened[-1]
+
+    yield open_
+    for catalog in opened:
+        catalog.close()
+
+
+@pytest.fixture
+def catalog(open_catalog: Open) -> Catalog:
+    return open_catalog()
 
 
 def wait_until_it_answers(folder: Path) -> None:

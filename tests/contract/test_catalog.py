@@ -7,13 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from catalog_samples import QUICK, new
+from catalog_samples import QUICK, Open, lose_commits, new
 from publish_forever import CHANNELS, SIZES
 
 from penstock.channels import database, tables
@@ -21,34 +20,6 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.records import Position, Segment
 from penstock.channels.segments import SegmentStore
 from penstock.errors import PenstockError
-
-Open = Callable[..., Catalog]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/catalog.db"
-    return request.getfixturevalue("postgresql_url")
-
-
-@pytest.fixture
-def open_catalog(url: str) -> Iterator[Open]:
-    opened: list[Catalog] = []
-
-    def open_(topology: str = "words", **options: object) -> Catalog:
-        opened.append(Catalog.open(url, topology, clock=lambda: 1234.5, **options))
-        return opened[-1]
-
-    yield open_
-    for catalog in opened:
-        catalog.close()
-
-
-@pytest.fixture
-def catalog(open_catalog: Open) -> Catalog:
-    return open_catalog()
-
 
 # Publishing
 
@@ -279,25 +250,6 @@ def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, ope
                 for row in batch.to_pylist()
             ]
             assert rows == [(batch, row) for batch in batches for row in range(batch % SIZES + 1)]
-
-
-def lose_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
-    """Have the connection break just after the next commits: the work is done, and nobody hears of it."""
-    lost: list[str] = []
-    engine = catalog._database._engine
-    real = engine.dialect.do_commit
-
-    def commit(connection: object) -> None:
-        real(connection)
-        if len(lost) < times:
-            lost.append("commit")
-            error = engine.dialect.dbapi.OperationalError("connection lost")
-            if engine.dialect.name == "sqlite":
-                error.sqlite_errorname = "SQLITE_BUSY"
-            raise error
-
-    monkeypatch.setattr(engine.dialect, "do_commit", commit)
-    return lost
 
 
 def test_a_commit_that_nobody_heard_of_is_not_taken_for_a_replay(

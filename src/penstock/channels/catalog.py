@@ -1,7 +1,8 @@
 """The catalog: which segments, batches and read positions there are, in a database that survives the driver.
 
 Only the driver uses it. A batch is published in one transaction, keyed by operator and batch number: a batch that Spark
-replays finds itself published and changes nothing. That makes the streams exactly-once.
+replays finds itself published and changes nothing. That makes the streams exactly-once. Every write is fenced: the
+driver that holds the catalog is the only one whose writes are taken (fence.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 
 from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
+from penstock.channels.fence import Fence
 from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
 
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
@@ -29,6 +31,7 @@ class Catalog:
         self._database = database
         self._topology = topology
         self._clock = clock
+        self._fence = Fence(database, topology)
 
     @staticmethod
     def open(
@@ -51,8 +54,19 @@ class Catalog:
 
     def hold(self) -> None:
         """Keep others off until it is closed: two drivers of one topology would take each other's batches for their own
-        and delete each other's files. STATE_IN_USE if somebody has it."""
+        and delete each other's files. STATE_IN_USE if somebody has it. Who held it before can write no more."""
         self._database.hold(f"penstock/{self._topology}")
+        self._fence.begin()
+
+    def keep_hold(self) -> None:
+        """Notice that the lock was lost, with its session or its file, and take it again. STATE_TAKEN_OVER if another
+        driver has held the catalog meanwhile, CATALOG_WENT_BACK if something is missing that was written."""
+        self._fence.check()
+        if not self._database.still_held():
+            # Another driver is about to take over, or the server does not know yet that our session is gone. Nothing
+            # can go wrong meanwhile, since writes are fenced.
+            return
+        self._fence.check()
 
     def close(self) -> None:
         self._database.close()
@@ -89,10 +103,10 @@ class Catalog:
             return placed
 
         try:
-            return self._database.run(work)
+            return self._fence.write(work)
         except sa.exc.IntegrityError:
             # Another connection published the same batch between our look at the last one and our insert: look again.
-            return self._database.run(work)
+            return self._fence.write(work)
 
     def published(self, operator: str, batch: int) -> bool:
         last = self.last_batch(operator)
@@ -116,14 +130,19 @@ class Catalog:
         table = tables.batches
         mine = self._mine(table, operator=operator)
 
-        def work(connection: sa.Connection) -> int:
-            newest = sa.select(table.c.batch).where(*mine).order_by(table.c.batch.desc())
-            oldest_kept = connection.scalar(newest.offset(max(keep, 1) - 1).limit(1))
-            if oldest_kept is None:
-                return 0
-            return connection.execute(sa.delete(table).where(*mine, table.c.batch < oldest_kept)).rowcount
+        first_too_many = (
+            sa.select(table.c.batch).where(*mine).order_by(table.c.batch.desc()).offset(max(keep, 1)).limit(1)
+        )
 
-        return self._database.run(work)
+        def look(connection: sa.Connection) -> int | None:
+            newest: int | None = connection.scalar(first_too_many)
+            return newest
+
+        newest = self._database.run(look)  # mostly there is nothing to delete, and a write costs more than a look
+        if newest is None:
+            return 0
+        delete = sa.delete(table).where(*mine, table.c.batch <= newest)
+        return self._fence.write(lambda connection: connection.execute(delete).rowcount)
 
     # What is kept
 
@@ -159,7 +178,7 @@ class Catalog:
 
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Record that Spark will never again ask the operator for rows below `row`."""
-        self._database.run(lambda connection: self._move(connection, operator, "committed_rows", {channel: row}))
+        self._fence.write(lambda connection: self._move(connection, operator, "committed_rows", {channel: row}))
 
     def forget(self, segments: Iterable[Segment]) -> None:
         """Delete segments from the catalog; their files are the caller's to delete, afterwards."""
@@ -174,7 +193,7 @@ class Catalog:
                     connection.execute(sa.delete(table).where(*self._mine(table, channel=channel), some))
 
         if ordered:
-            self._database.run(work)
+            self._fence.write(work)
 
     # What others keep here
 
@@ -189,7 +208,7 @@ class Catalog:
         upsert = statement.on_conflict_do_update(
             index_elements=["topology", "key"], set_={"value": statement.excluded.value}
         )
-        self._database.run(lambda connection: connection.execute(upsert))
+        self._fence.write(lambda connection: connection.execute(upsert))
 
     # Parts of the transactions above
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -18,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from penstock.channels.hold import FileHold, Hold, NoHold, SessionHold
 from penstock.errors import PenstockError
 
 Synchronous = Literal["NORMAL", "FULL"]
@@ -33,9 +31,6 @@ _PASSING_STATES = ("08", "40", "53", "57P")
 #: These are mistakes of Penstock's own once the tables are there, not of the database's state.
 _MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
-
-#: Of the server, for the session that holds a lock.
-_SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 #: Seconds that a lock may be waited for.
 HOLD_SECONDS = 5.0
 #: A connection whose other end is gone without a word is noticed within half a minute, not after a quarter of an hour.
@@ -83,7 +78,7 @@ class Database:
         self._retries = retries
         self._content = content
         self._secrets = _secrets(engine.url)
-        self._held = ExitStack()
+        self._hold: Hold = NoHold()
         #: A database that was there may be restarted; one that never was should be told of at once.
         self._once_prepared: Retries | None = None
         self.shown = _shown(engine.url)
@@ -102,8 +97,8 @@ class Database:
         return database
 
     def prepare(self, meta: sa.Table, version: int) -> None:
-        """Create the tables beside `meta` (topology, key, value), or refuse those of a newer Penstock; what cannot be
-        used is closed."""
+        """Create the tables beside `meta` (topology, key, value), or those that an older Penstock did not know yet, and
+        refuse those of a newer one; what cannot be used is closed."""
         try:
             self.run(lambda connection: self._prepare(connection, meta, version))
             self._retries = self._once_prepared or self._retries
@@ -128,15 +123,19 @@ class Database:
                 f"The {self._content.name} {self.shown} has version {found}; this Penstock knows {version}.",
                 "Use the newer Penstock that wrote it, or a new state folder.",
             )
-        if found is None:
+        if found is None or int(found) < version:
             meta.metadata.create_all(connection)
-            connection.execute(sa.insert(meta), {"topology": "", "key": _VERSION_KEY, "value": str(version)})
+            row = {"topology": "", "key": _VERSION_KEY, "value": str(version)}
+            put = self.insert(meta).values(row)
+            connection.execute(
+                put.on_conflict_do_update(index_elements=["topology", "key"], set_={"value": put.excluded.value})
+            )
 
     def hold(self, name: str) -> None:
         """Take a lock that no other process has, until this is closed or the process ends; STATE_IN_USE otherwise."""
         deadline = time.monotonic() + HOLD_SECONDS
-        hold = self._hold_file if self.is_sqlite else self._hold_session
-        while not hold(name):
+        self._hold = self._make_hold(name)
+        while not self.still_held():
             if time.monotonic() > deadline:
                 raise PenstockError(
                     "STATE_IN_USE",
@@ -145,38 +144,21 @@ class Database:
                 )
             time.sleep(0.2)  # of a process that was just killed, the server may not know yet
 
-    def _hold_file(self, name: str) -> bool:
-        path = self._engine.url.database
-        if not path or path == ":memory:":
-            return True
-        marked = f"{path}.{zlib.crc32(name.encode()):08x}.lock"
-        lock = os.fdopen(os.open(marked, os.O_RDWR | os.O_CREAT, 0o600), "w")
+    def still_held(self) -> bool:
+        """Whether the lock is this process's. One that was lost is taken again if nobody else has it; the server may
+        not have noticed yet that the session which had it is gone."""
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            return False
-        self._held.enter_context(lock)
-        return True
-
-    def _hold_session(self, name: str) -> bool:
-        """By a connection of its own. If that is lost, so is the lock: it keeps mistakes off, not malice."""
-        try:
-            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            for setting, value in _SERVER_KEEPALIVE.items():
-                # So that a driver whose machine is gone does not keep the lock for hours.
-                connection.execute(sa.text(f"SET {setting} = {value}"))
-            # Locks are a database's, tables a schema's.
-            whole = f"{connection.scalar(sa.select(sa.func.current_schema()))}/{name}"
-            key = int.from_bytes(hashlib.sha256(whole.encode()).digest()[:8], "big", signed=True)
-            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
-                self._held.callback(connection.close)
-                self._held.callback(connection.invalidate)  # the lock is the session's: it must not go back to the pool
-                return True
-            connection.close()
-            return False
+            return not self._hold.lost() or self._hold.take()
         except DBAPIError as error:
             raise self.unreachable(error) from None
+
+    def _make_hold(self, name: str) -> Hold:
+        if not self.is_sqlite:
+            return SessionHold(self._engine, name)
+        path = self._engine.url.database
+        if not path or path == ":memory:":
+            return NoHold()
+        return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
     def run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
@@ -213,7 +195,7 @@ class Database:
         return _unreachable(self._content, f"{self.shown}: {why}", hint)
 
     def close(self) -> None:
-        self._held.close()
+        self._hold.release()
         self._engine.dispose()
 
 

@@ -175,8 +175,10 @@ class Channels:
         """Delete segments that all readers have committed past, and files that no published batch names.
 
         At startup, before anything runs, all files that the catalog does not name are leftovers. Later, those of a
-        batch that is not published yet may be about to be."""
+        batch that is not published yet may be about to be. Deletes nothing if the catalog is another driver's by now,
+        or lacks what was published."""
         with self._sweeping:
+            self.catalog.keep_hold()  # files that another driver needs must not be deleted
             self._write_commits()
             deleted = self._delete_consumed()
             orphans = sum(self._delete_orphans(channel, startup) for channel in self._readers)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-#: Raise it with every change of the tables; a catalog with a higher number is left alone.
-SCHEMA_VERSION = 1
+#: Raise it with every change of the tables; a catalog with a higher number is left alone. One with a lower number gets
+#: the tables that it lacks, so a new version may add tables only, or must say how the old ones are changed.
+#: 1: the first. 2: `drivers`; manifests say how far a batch read (`ends`).
+SCHEMA_VERSION = 2
 
 tables = sa.MetaData()
 
@@ -71,4 +73,15 @@ positions = sa.Table(
     _name("channel"),
     _number("read_rows"),
     _number("committed_rows"),
+)
+
+#: One row a topology: which driver writes, in which epoch, and how often anybody has written (see fence.py).
+drivers = sa.Table(
+    "penstock_drivers",
+    tables,
+    _name("topology"),
+    _number("epoch"),
+    sa.Column("driver", sa.Text, nullable=False),
+    sa.Column("since", sa.Double, nullable=False),
+    _number("writes"),
 )

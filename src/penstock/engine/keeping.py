@@ -16,6 +16,8 @@ KEEP_SECONDS = 0.2
 KEPT_BATCHES = 200
 #: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
 PATIENT_ROUNDS = 15
+#: What no further round can mend: the catalog is another driver's, or lacks what was published.
+FINAL = ("STATE_TAKEN_OVER", "CATALOG_WENT_BACK")
 #: The window in which restarts of a query are counted.
 RESTART_WINDOW = 600.0
 
@@ -32,6 +34,7 @@ class Keeper:
         #: Sweeps that failed one after the other, and why the last one did.
         self._failed_sweeps = 0
         self._problem = ""
+        self._end: PenstockError | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -42,7 +45,9 @@ class Keeper:
             self._thread.join()
 
     def check(self) -> None:
-        """Raise if sweeping has failed again and again."""
+        """Raise if sweeping has failed again and again, or for good."""
+        if self._end is not None:
+            raise self._end
         if self._failed_sweeps >= PATIENT_ROUNDS:
             raise PenstockError(
                 "HOUSEKEEPING_FAILED",
@@ -65,6 +70,8 @@ class Keeper:
                 # The next round tries again what this one could not do; `check` speaks up when that does not help.
                 self._failed_sweeps += 1
                 self._problem = f"{type(error).__name__}: {error}"
+                if isinstance(error, PenstockError) and error.name in FINAL:
+                    self._end = error
 
 
 class Restarts:

@@ -342,3 +342,19 @@ def test_threads_publish_read_and_sweep_at_once(world: World) -> None:
     cleaner.join()
     assert errors == []
     assert channels.backlog("count", "lines").rows == 0
+
+
+def test_nothing_is_swept_when_another_driver_has_taken_over(world: World, tmp_path: Path) -> None:
+    world.catalog.hold()
+    channels = world.channels()
+    channels.publish("read", 0, [world.segment(0, 10)], "{}", {})
+    orphan = world.segment(0, 5, partition=1)
+    [lock] = tmp_path.glob("*.lock")
+    lock.unlink()
+    other = Catalog.open(f"sqlite:///{tmp_path}/catalog.db", "words")
+    other.hold()
+    with pytest.raises(PenstockError) as caught:
+        channels.sweep()
+    assert caught.value.name == "STATE_TAKEN_OVER"
+    assert orphan.path in world.store.list("lines")
+    other.close()

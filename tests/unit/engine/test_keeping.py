@@ -42,6 +42,25 @@ def test_a_sweep_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
     kept(2, monkeypatch).check()
 
 
+@pytest.mark.parametrize("name", keeping.FINAL)
+def test_a_catalog_that_is_lost_for_good_is_told_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
+    swept = threading.Event()
+
+    def sweep() -> None:
+        if not swept.is_set():
+            swept.set()
+            raise PenstockError(name, "it is gone.", "Stop.")
+
+    keeper = Keeper(sweep, 0.01, lambda: None)
+    keeper.start()
+    assert swept.wait(10)
+    keeper.stop()
+    with pytest.raises(PenstockError) as caught:
+        keeper.check()
+    assert caught.value.name == name
+
+
 def test_sweeping_that_never_works_is_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
     calls, many = [], threading.Event()

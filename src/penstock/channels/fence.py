@@ -1,0 +1,120 @@
+"""The fence around a topology's catalog: one driver writes, and all that it wrote is still there.
+
+A driver that takes hold of the catalog begins a new epoch. The first statement of everything that it writes counts the
+write in the row that says whose epoch it is, and finds no such row if another driver has taken over, or if the database
+has gone back to an earlier state (a replica that lagged took over, a copy was restored). Writers wait for each other at
+that row, so it holds under READ COMMITTED too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from penstock.channels import tables
+from penstock.channels.database import Database
+from penstock.errors import PenstockError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Term:
+    """The time in which one driver writes. Its name is its own: a database that went back may give a number again."""
+
+    epoch: int
+    driver: str
+
+
+class Fence:
+    """Any thread may call it. Before `begin` nothing is fenced: that is for tests, which have no driver."""
+
+    def __init__(self, database: Database, topology: str) -> None:
+        self._database = database
+        self._topology = topology
+        self._term: Term | None = None
+        #: Writes are counted one after the other.
+        self._writing = threading.Lock()
+        #: The count of the last write that is known to be in the database, and of the last that was sent: when a
+        #: connection breaks during a commit, nobody knows which of them the database has.
+        self._confirmed = 0
+        self._sent = 0
+
+    def begin(self) -> None:
+        """Take over from whoever wrote before; what that one has under way is finished first, or refused."""
+        driver = f"process {os.getpid()} on {socket.gethostname()} ({secrets.token_hex(4)})"
+        new = {"topology": self._topology, "epoch": 1, "driver": driver, "since": time.time(), "writes": 0}
+        table = tables.drivers
+        insert = self._database.insert(table).values(new)
+        upsert = insert.on_conflict_do_update(
+            index_elements=["topology"],
+            set_={
+                "epoch": table.c.epoch + 1,
+                "driver": insert.excluded.driver,
+                "since": insert.excluded.since,
+            },
+        ).returning(table.c.epoch, table.c.writes)
+        with self._writing:
+            epoch, writes = self._database.run(lambda connection: connection.execute(upsert).one())
+            self._term = Term(epoch, driver)
+            self._confirmed = self._sent = writes
+
+    def write(self, work: Callable[[sa.Connection], Result]) -> Result:
+        """Do the work in one transaction if this driver may, and STATE_TAKEN_OVER or CATALOG_WENT_BACK otherwise."""
+        with self._writing:
+            result = self._database.run(lambda connection: self._counted(connection, work))
+            self._confirmed = self._sent
+            return result
+
+    def check(self) -> None:
+        """The same errors, where nothing is to be written."""
+        with self._writing:
+            if self._term is not None:
+                self._database.run(self._compare)
+
+    def _counted(self, connection: sa.Connection, work: Callable[[sa.Connection], Result]) -> Result:
+        if self._term is not None:
+            table = tables.drivers
+            count = (
+                sa.update(table)
+                .where(
+                    table.c.topology == self._topology,
+                    table.c.epoch == self._term.epoch,
+                    table.c.driver == self._term.driver,
+                    table.c.writes.between(self._confirmed, self._sent),
+                )
+                .values(writes=self._sent + 1)
+            )
+            if connection.execute(count).rowcount != 1:
+                self._compare(connection)
+                raise RuntimeError("a write was refused, and nobody knows why")
+            self._sent += 1
+        return work(connection)
+
+    def _compare(self, connection: sa.Connection) -> None:
+        table, mine = tables.drivers, self._term
+        assert mine is not None
+        query = sa.select(table.c.epoch, table.c.driver, table.c.writes).where(table.c.topology == self._topology)
+        row = connection.execute(query).one_or_none()
+        if row is not None and row.driver != mine.driver and row.epoch >= mine.epoch:
+            raise PenstockError(
+                "STATE_TAKEN_OVER",
+                f'{row.driver} has taken over the topology "{self._topology}" on the catalog {self._database.shown}: '
+                "this process writes nothing more.",
+                "Let the other process go on, or stop it and start this one again.",
+            )
+        if row is None or row.driver != mine.driver or not self._confirmed <= row.writes <= self._sent:
+            raise PenstockError(
+                "CATALOG_WENT_BACK",
+                f"The catalog {self._database.shown} no longer has all that this process wrote: the database was "
+                "restored from an older copy, or a replica that lagged took its place.",
+                "Give the topology the database that has everything; this process has stopped and deleted nothing.",
+            )

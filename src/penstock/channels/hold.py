@@ -1,0 +1,122 @@
+"""Keeping other processes off a database: a lock on a file beside SQLite's, or one of a PostgreSQL session.
+
+Both can be lost while their holder lives: the file is deleted, the server is restarted. Whoever holds one asks now and
+then. What keeps the catalog right in between is the fence (fence.py), not the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+#: Of the server, for the session that holds a lock.
+_SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
+
+
+class Hold(Protocol):
+    """A lock that one process has at a time, until it releases it or ends."""
+
+    def take(self) -> bool:
+        """False if somebody else has it."""
+
+    def lost(self) -> bool:
+        """Whether it is no longer ours, though nobody released it."""
+
+    def release(self) -> None: ...
+
+
+class NoHold:
+    """Of a database in memory, which nobody else can open."""
+
+    def take(self) -> bool:
+        return True
+
+    def lost(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        pass
+
+
+class FileHold:
+    """A lock on a file, which is made for it and stays."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def take(self) -> bool:
+        self.release()
+        lock = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return False
+        self._file = lock
+        return True
+
+    def lost(self) -> bool:
+        """Somebody who finds no file of this name, or another one, can lock that."""
+        try:
+            return self._file is None or not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except OSError:
+            return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class SessionHold:
+    """An advisory lock of PostgreSQL, on a connection of its own: it ends with that session."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._connection: sa.Connection | None = None
+
+    def take(self) -> bool:
+        self.release()
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            for setting, value in _SERVER_KEEPALIVE.items():
+                # So that a driver whose machine is gone does not keep the lock for hours.
+                connection.execute(sa.text(f"SET {setting} = {value}"))
+            # Locks are a database's, tables a schema's.
+            whole = f"{connection.scalar(sa.select(sa.func.current_schema()))}/{self._name}"
+            key = int.from_bytes(hashlib.sha256(whole.encode()).digest()[:8], "big", signed=True)
+            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
+                self._connection = connection
+                return True
+        except DBAPIError:
+            connection.invalidate()
+            connection.close()
+            raise
+        connection.close()
+        return False
+
+    def lost(self) -> bool:
+        if self._connection is None:
+            return True
+        try:
+            self._connection.scalar(sa.select(1))
+        except DBAPIError:
+            return True
+        return False
+
+    def release(self) -> None:
+        if self._connection is None:
+            return
+        with suppress(DBAPIError):  # the server has ended it already
+            self._connection.invalidate()  # the lock is the session's: it must not go back to the pool
+            self._connection.close()
+        self._connection = None
