@@ -8,20 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
+from conftest import TEST_SETTINGS
 from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.runtime import Run
-from penstock.engine.sink_writers import JdbcWriter, ParquetWriter, finish_files
+from penstock.engine.sink_writers import JdbcWriter
 
 NUMBERS = "id long, value double"
 
@@ -248,22 +249,20 @@ def test_parquet_files_hold_the_rows_and_nothing_else(local_host: SparkHost, run
     assert list((folder / "_staging").iterdir()) == [foreign]
 
 
-def report_of(*staged: tuple[str, str]) -> BatchReport:
-    bundle = BundleReport("local/0", 1, 0, None, "", 0, 0, 0, {}, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, staged=staged)
-    return BatchReport("out", 7, 0.0, 0.0, 0, {}, (bundle,))
-
-
-def test_a_batch_of_parquet_that_is_written_again_replaces_itself(tmp_path: Path) -> None:
-    writer, rows = ParquetWriter(str(tmp_path / "out"), "mark"), sources.numbers().rows(0, 20)
-    first = writer.write([rows], "part-7-0")
-    assert rows_of(tmp_path / "out") == [], "what is staged is not there yet"
-    finish_files(report_of(first))
-    finish_files(report_of(first))
-    assert column_of(tmp_path / "out", "id") == list(range(20))
-    again = writer.write([rows], "part-7-0")
-    finish_files(report_of(again))
-    assert column_of(tmp_path / "out", "id") == list(range(20))
-    assert list((tmp_path / "out" / "_staging").iterdir()) == []
+@pytest.mark.parametrize("chaining", ["on", "off"])
+def test_rows_for_a_folder_that_executors_and_driver_do_not_share_are_not_lost(
+    chaining: str, standalone_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    """Every process has another working directory there: what an executor writes below it, the driver does not see."""
+    settings = replace(TEST_SETTINGS, chaining=chaining)
+    apart, shared = (into(sinks.parquet(path), rows=300) for path in ("/proc/self/cwd/out", tmp_path / "out"))
+    with pytest.raises(PenstockError) as caught, running(apart, standalone_host, "state", settings) as run:
+        run.wait(WAIT)
+    assert caught.value.name == "SINK_NOT_SHARED"
+    assert "/proc/self/cwd/out/_staging/part-" in caught.value.message
+    with running(shared, standalone_host, "state", settings) as run:
+        assert run.wait(WAIT)
+    assert column_of(tmp_path / "out", "id") == list(range(300))
 
 
 def test_a_new_run_adds_to_a_folder_that_has_files(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:

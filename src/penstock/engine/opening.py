@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
@@ -64,7 +65,7 @@ def open_environment(
     bound = Bound(settings.backlog_rows, settings.backlog_bytes)
     channels = Channels(catalog, store, readers, writers, bound)
     channels.sweep(startup=True)
-    _finish_sinks(definition, catalog)
+    finish_sinks([operator.name for operator in definition.operators], catalog)
     environment = Environment(
         definition=definition,
         spark=host.spark,
@@ -82,15 +83,15 @@ def open_environment(
     return environment
 
 
-def _finish_sinks(definition: TopologyDefinition, catalog: Catalog) -> None:
-    """A driver that died after it published a batch may not have moved the files of that batch. The batch may have
-    been that of a chain, whose first operator is no sink."""
-    for operator in definition.operators:
-        last = catalog.last_batch(operator.name)
-        for batch in catalog.manifests(operator.name, (last or 0) - 2):
+def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
+    """A driver that died after it published a batch may not have moved the files of that batch; those of the batches
+    before it were moved. The batch may have been that of a chain, whose first operator is no sink."""
+    for operator in operators:
+        last = catalog.last_batch(operator)
+        for batch in catalog.manifests(operator, (last or 0) - 2):
             fields = json.loads(batch.manifest)
             bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
-            finish_files(BatchReport(**{**fields, "bundles": bundles}))
+            finish_files(BatchReport(**{**fields, "bundles": bundles}), catalog)
 
 
 def _durable(settings: Settings) -> bool:

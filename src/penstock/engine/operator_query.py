@@ -24,7 +24,7 @@ from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
 from penstock.engine.operator_frames import AnyFeed, Environment, FrameBuilder
 from penstock.engine.pacing import FIRST_ROWS_OF_SQL, Pacer
-from penstock.engine.sink_writers import BatchWriter, finish_files
+from penstock.engine.sink_writers import BatchWriter, check_staged, finish_files
 from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.state_placement import StatePlacer
 from penstock.errors import PenstockError
@@ -186,8 +186,9 @@ class OperatorQuery:
         segments = [segment for one in bundles for segment in one.segments]
         read_to = {channel: row for one in taken for channel, row in one.read_to.items()}
         whole = replace(reports[0], bundles=bundles or reports[0].bundles)
+        check_staged(whole)
         new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
-        finish_files(whole)
+        finish_files(whole, self.environment.channels.catalog)
         published = time.time()
         reports = [replace(report, finished=published) for report in reports]
         # Spark SQL does not say how much of its time was for rows.

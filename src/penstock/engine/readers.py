@@ -126,6 +126,8 @@ class FileReader:
                 for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row):
                     yield None, batch
             except (OSError, pa.ArrowException, PenstockError) as error:
+                if _may_pass(error):
+                    raise  # so that Spark tries again; nothing of this attempt is kept
                 why = error.message if isinstance(error, PenstockError) else str(error)
                 if bad_row is not None:
                     bad_row(path, f"the file cannot be read (further): {why}")  # as one row, so that others go on
@@ -136,3 +138,9 @@ class FileReader:
                         f'"{path}" cannot be read: {why}.',
                         'Restore the file, or declare the source with on_error="skip" or "dead_letter".',
                     ) from error
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether this tells of the computer or the network, and not of what is in the file."""
+    unreadable = isinstance(error, PenstockError) and error.name == "FILE_UNREADABLE"
+    return unreadable or isinstance(error, MemoryError | pa.ArrowCancelled)

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
-from pyarrow import fs as pafs
 
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
+from penstock.sources.file_bytes import BLOCK_BYTES, WHOLE, FileBytes, Part
 from penstock.sources.mistakes import bad_source
 
-BLOCK_BYTES = 4 << 20
 #: A moment that ends in its zone; the time of day must be there, or the day of the month would look like an offset.
 _ZONED = r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
@@ -34,13 +33,21 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """One file. Its records are numbered from 1, the header included, blank lines not."""
+    """One file, or a part of it. Its records are numbered from 1, the header included, blank lines not."""
 
-    fs: pafs.FileSystem
-    path: str
+    file: FileBytes
     schema: pa.Schema
     options: CsvOptions
     bad: BadRows
+    part: Part = WHOLE
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def _begins_with_header(self) -> bool:
+        return self.options.header and self.part.start == 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """A batch for every few megabytes of text. An empty value is null, except in a string column."""
@@ -48,7 +55,7 @@ class CsvFile:
         if not names:
             return  # An empty file, without even a header.
         malformed: list[pv.InvalidRow] = []
-        record = 1 + self.options.header
+        record = 1 + self._begins_with_header
         for text in self._text(names, malformed):
             self._report(malformed)
             yield from together(self._good_rows(text, record))
@@ -58,7 +65,7 @@ class CsvFile:
     def _names(self) -> list[str]:
         if not self.options.header:
             return list(self.schema.names)
-        names = next((fields for _, fields in self._records()), [])
+        names = next((fields for _, fields in self._records(WHOLE)), [])
         if names and not set(names) & set(self.schema.names):
             raise bad_source(
                 f'"{self.path}" has none of the columns {", ".join(self.schema.names)}, but {", ".join(names)}.',
@@ -74,13 +81,13 @@ class CsvFile:
             return "skip"
 
         try:
-            with self.fs.open_input_stream(self.path) as stream:
+            with self.file.stream(self.part) as stream:
                 yield from pv.open_csv(
                     stream,
                     pv.ReadOptions(
                         use_threads=False,
                         block_size=BLOCK_BYTES,
-                        column_names=None if self.options.header else names,
+                        column_names=None if self._begins_with_header else names,
                     ),
                     pv.ParseOptions(
                         delimiter=self.options.separator, newlines_in_values=True, invalid_row_handler=set_aside
@@ -127,22 +134,24 @@ class CsvFile:
         """Where the user's editor shows the record. Arrow counts records only, so the file is gone through again;
         that happens once, when it fails."""
         try:
-            return next(f"line {line}" for number, (line, _) in enumerate(self._records(), 1) if number == record)
+            records = enumerate(self._records(self.part), 1)
+            return next(f"line {line}" for number, (line, _) in records if number == record)
         except (csv.Error, StopIteration):
             return f"row {record}"
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The records as Python reads them, each with the line it starts on."""
-        with self.fs.open_input_stream(self.path) as stream:
+    def _records(self, part: Part) -> Iterator[tuple[int, list[str]]]:
+        """The records as Python reads them, each with the line of the file that it starts on."""
+        before = self.file.lines_before(part) if part.start else 0
+        with self.file.stream(part) as stream:
             reader = csv.reader(
                 io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=""),
                 delimiter=self.options.separator,
             )
-            line = 1
+            line = before + 1
             for fields in reader:
                 if fields:
                     yield line, fields
-                line = reader.line_num + 1
+                line = before + reader.line_num + 1
 
 
 def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:

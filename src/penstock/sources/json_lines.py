@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.json as pj
-from pyarrow import fs as pafs
 
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
+from penstock.sources.file_bytes import BLOCK_BYTES, FileBytes, Part
 
-BLOCK_BYTES = 4 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NULL_FIRST = re.compile(rb"\s*null")
 _NULL_AFTER_OBJECT = re.compile(rb"\}\s*null")
 
 
-def read_json_lines(fs: pafs.FileSystem, path: str, schema: pa.Schema, bad: BadRows) -> Iterator[pa.RecordBatch]:
+def read_json_lines(file: FileBytes, schema: pa.Schema, bad: BadRows, part: Part) -> Iterator[pa.RecordBatch]:
     """A batch for every few megabytes of lines."""
     line = 1
-    for block in _blocks(fs, path):
+
+    def place(number: int) -> str:
+        return f"line {number + (file.lines_before(part) if part.start else 0)}"
+
+    for block in _blocks(file, part):
         batch = _parse_if_clean(block, schema)
         if batch is not None:
             yield batch
         else:
-            yield from together(_keep_good_lines(block, schema, line, bad))
+            yield from together(_keep_good_lines(block, schema, line, bad, place))
         line += block.count(b"\n")
 
 
-def _blocks(fs: pafs.FileSystem, path: str) -> Iterator[bytes]:
-    """The file in pieces that end where a line ends."""
+def _blocks(file: FileBytes, part: Part) -> Iterator[bytes]:
+    """The text in pieces that end where a line ends."""
     rest = b""
-    with fs.open_input_stream(path) as stream:
-        start = stream.read(BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
+    with file.stream(part) as stream:
+        start = stream.read(BLOCK_BYTES)
+        if part.start == 0:
+            start = start.removeprefix(_BYTE_ORDER_MARK)
         while start:
             lines, newline, tail = start.rpartition(b"\n")
             if newline:
@@ -59,7 +64,9 @@ def _parse_if_clean(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     return batch if batch.num_rows == lines else None
 
 
-def _keep_good_lines(block: bytes, schema: pa.Schema, first_line: int, bad: BadRows) -> Iterator[pa.RecordBatch]:
+def _keep_good_lines(
+    block: bytes, schema: pa.Schema, first_line: int, bad: BadRows, place: Callable[[int], str]
+) -> Iterator[pa.RecordBatch]:
     numbered = [(first_line + index, line) for index, line in enumerate(block.split(b"\n")) if line.strip()]
 
     def convert(first: int, count: int) -> pa.RecordBatch:
@@ -72,7 +79,7 @@ def _keep_good_lines(block: bytes, schema: pa.Schema, first_line: int, bad: BadR
 
     def report(index: int, error: str) -> None:
         number, line = numbered[index]
-        bad.report(line.decode("utf-8", "replace").rstrip("\r"), error, lambda: f"line {number}")
+        bad.report(line.decode("utf-8", "replace").rstrip("\r"), error, lambda: place(number))
 
     return keep_good(convert, 0, len(numbered), report)
 

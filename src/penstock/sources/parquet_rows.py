@@ -7,30 +7,41 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs as pafs
 
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
+from penstock.sources.file_bytes import FileBytes, Part
 from penstock.sources.mistakes import bad_source
 
 BATCH_ROWS = 65_536
+BATCH_BYTES = 16 << 20
+#: Pages are fetched in pieces of this size, and not whole columns of a row group.
+FETCH_BYTES = 1 << 20
 
 
-def read_parquet_rows(fs: pafs.FileSystem, path: str, schema: pa.Schema, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows, row group by row group, so that only one of them is in memory."""
-    with fs.open_input_file(path) as file:
-        parquet = _open(file, path)
+def read_parquet_rows(file: FileBytes, schema: pa.Schema, bad: BadRows, part: Part) -> Iterator[pa.RecordBatch]:
+    """The rows, some of a row group at a time, so that only those are in memory."""
+    with file.random_access() as opened:
+        parquet = _open(opened, file.path)
         present = [name for name in schema.names if name in parquet.schema_arrow.names]
-        _check_columns(parquet.schema_arrow, schema, present, path)
-        row = 1
-        for group in range(parquet.num_row_groups):
-            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=present, use_threads=False):
+        _check_columns(parquet.schema_arrow, schema, present, file.path)
+        groups = parquet.metadata.num_row_groups
+        row = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(min(part.start, groups)))
+        for group in range(part.start, groups if part.stop is None else min(part.stop, groups)):
+            rows = _rows_at_once(parquet.metadata.row_group(group))
+            for batch in parquet.iter_batches(rows, row_groups=[group], columns=present, use_threads=False):
                 yield from together(_keep_good_rows(batch, schema, row, bad))
                 row += batch.num_rows
 
 
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Fewer rows where they are large."""
+    size = max(group.total_byte_size // max(group.num_rows, 1), 1)
+    return int(max(1, min(BATCH_ROWS, BATCH_BYTES // size)))
+
+
 def _open(file: pa.NativeFile, path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file)
+        return pq.ParquetFile(file, buffer_size=FETCH_BYTES)
     except pa.ArrowInvalid as error:
         raise bad_source(f'"{path}" cannot be read as Parquet: {error}.', "Is this the right format?") from None
 

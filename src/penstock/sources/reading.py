@@ -10,6 +10,7 @@ from pyarrow import fs as pafs
 from penstock.errors import PenstockError
 from penstock.sources.bad_rows import BadRows, OnBadRow
 from penstock.sources.csv_rows import CsvFile, CsvOptions
+from penstock.sources.file_bytes import WHOLE, FileBytes, Part
 from penstock.sources.json_lines import read_json_lines
 from penstock.sources.mistakes import bad_source
 from penstock.sources.parquet_rows import read_parquet_rows
@@ -24,17 +25,30 @@ def read_rows(
     schema: pa.Schema,
     options: CsvOptions | None,
     on_bad_row: OnBadRow | None,
+    part: Part = WHOLE,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the good rows, in the file's order; none is empty. A bad row goes to `on_bad_row(row, error)`, and
     without that raises BAD_ROW with its file and line. `options` are for CSV. Compressed text (.gz, .bz2, ...) is
-    decompressed by the file's name."""
-    bad = BadRows(path, on_bad_row)
+    decompressed by the file's name. Bytes that could not be fetched raise FILE_UNREADABLE; any other OSError is about
+    what is in the file."""
+    file = FileBytes(fs, path)
+    try:
+        yield from _rows_of(file, format, schema, options or CsvOptions(), BadRows(path, on_bad_row), part)
+    except (OSError, pa.ArrowException, PenstockError) as error:
+        if file.failure is not None:
+            raise file.unreadable() from error
+        raise
+
+
+def _rows_of(
+    file: FileBytes, format: str, schema: pa.Schema, options: CsvOptions, bad: BadRows, part: Part
+) -> Iterator[pa.RecordBatch]:
     if format == "json":
-        return read_json_lines(fs, path, schema, bad)
+        return read_json_lines(file, schema, bad, part)
     if format == "csv":
-        return CsvFile(fs, path, schema, options or CsvOptions(), bad).batches()
+        return CsvFile(file, schema, options, bad, part).batches()
     if format == "parquet":
-        return read_parquet_rows(fs, path, schema, bad)
+        return read_parquet_rows(file, schema, bad, part)
     raise unknown_format(format)
 
 

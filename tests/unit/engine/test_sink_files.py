@@ -1,0 +1,108 @@
+"""Files of a Parquet sink, from staged to final: one that is nowhere is an error, and never counts as written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import sources
+from penstock.channels.catalog import Catalog
+from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.engine.opening import finish_sinks
+from penstock.engine.sink_writers import ParquetWriter, check_staged, finish_files
+from penstock.errors import PenstockError
+
+ROWS = sources.numbers().rows(0, 20)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> ParquetWriter:
+    return ParquetWriter(str(tmp_path / "out"), "mark")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path):
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", "t")
+    yield catalog
+    catalog.close()
+
+
+def report_of(*staged: tuple[str, str], batch: int = 7, operator: str = "out") -> BatchReport:
+    bundle = BundleReport("local/0", 1, 0, None, "", 0, 0, 0, {}, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, staged=staged)
+    return BatchReport(operator, batch, 0.0, 0.0, 0, {}, (bundle,))
+
+
+def staged_path(file: tuple[str, str]) -> Path:
+    return Path(file[0].rpartition("|")[2])
+
+
+def test_a_staged_file_that_the_driver_cannot_see_is_an_error_before_the_batch_is_published(writer) -> None:
+    first, second = writer.write([ROWS], "part-7-0"), writer.write([ROWS], "part-7-1")
+    check_staged(report_of(first, second))
+    staged_path(second).unlink()  # as on the disk of another machine
+    with pytest.raises(PenstockError) as error:
+        check_staged(report_of(first, second))
+    assert error.value.name == "SINK_NOT_SHARED"
+    assert str(staged_path(second)) in error.value.message
+    assert "share" in error.value.hint
+
+
+def test_a_file_that_is_neither_staged_nor_final_is_an_error(writer, catalog) -> None:
+    file = writer.write([ROWS], "part-7-0")
+    staged_path(file).unlink()
+    with pytest.raises(PenstockError) as error:
+        finish_files(report_of(file), catalog)
+    assert error.value.name == "SINK_FILE_LOST"
+    assert str(staged_path(file)) in error.value.message
+    assert file[1] in error.value.message
+
+
+def test_files_that_were_finished_before_the_driver_died_are_left_as_they_are(writer, catalog) -> None:
+    first, second = writer.write([ROWS], "part-7-0"), writer.write([ROWS], "part-7-1")
+    finish_files(report_of(first), catalog)
+    finish_files(report_of(first, second), catalog)
+    assert [pq.read_table(path).num_rows for path in (first[1], second[1])] == [20, 20]
+
+
+@pytest.mark.parametrize("operator", ["out", "first-of-a-chain"])
+def test_a_start_finishes_what_is_staged_and_misses_what_is_lost(operator, writer, catalog) -> None:
+    file = writer.write([ROWS], "part-7-0")
+    catalog.publish(operator, 7, [], report_of(file, operator=operator).as_json(), {})
+    finish_sinks([operator, "other"], catalog)
+    assert pq.read_table(file[1]).num_rows == 20
+    lost = writer.write([ROWS], "part-8-0")
+    catalog.publish(operator, 8, [], report_of(lost, batch=8, operator=operator).as_json(), {})
+    staged_path(lost).unlink()
+    with pytest.raises(PenstockError) as error:
+        finish_sinks([operator, "other"], catalog)
+    assert error.value.name == "SINK_FILE_LOST"
+    Path(lost[1]).touch()  # what the error advises to who can do without
+    finish_sinks([operator, "other"], catalog)
+
+
+def test_a_final_file_that_somebody_has_taken_away_is_not_missed(writer, catalog) -> None:
+    """Programs behind a folder take files out of it: once a file was there under its final name, it is theirs."""
+    file = writer.write([ROWS], "part-7-0")
+    catalog.publish("out", 7, [], report_of(file).as_json(), {})
+    finish_files(report_of(file), catalog)
+    Path(file[1]).unlink()
+    finish_sinks(["out"], catalog)
+
+
+def test_a_staged_file_is_moved_whatever_the_catalog_says(writer, catalog) -> None:
+    """A power cut may undo a move that the catalog remembers: then the file is back where it was staged."""
+    file = writer.write([ROWS], "part-7-0")
+    catalog.publish("out", 7, [], report_of(file).as_json(), {})
+    finish_files(report_of(file), catalog)
+    Path(file[1]).rename(staged_path(file))
+    finish_sinks(["out"], catalog)
+    assert pq.read_table(file[1]).num_rows == 20
+
+
+def test_a_batch_that_is_written_again_replaces_itself(writer, catalog, tmp_path: Path) -> None:
+    for _ in range(2):
+        finish_files(report_of(writer.write([ROWS], "part-7-0")), catalog)
+        assert [path.name for path in (tmp_path / "out").glob("*.parquet")] == ["part-7-0-mark.parquet"]
+    assert list((tmp_path / "out" / "_staging").iterdir()) == []
