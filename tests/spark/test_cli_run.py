@@ -17,6 +17,7 @@ from queue import Empty, Queue
 
 import psutil
 import pytest
+from foreground import hearing_ctrl_c, ignoring_ctrl_c
 
 import penstock
 
@@ -41,17 +42,18 @@ topology.sink("out", sinks.noop(), inputs=handled)
 class Command:
     """`penstock ...` in a group of its own, so that a Ctrl-C can be sent to all of it as a terminal does."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, background: bool = False) -> None:
         self.mark = f"penstock-test-{uuid.uuid4().hex}"
         source = str(Path(penstock.__file__).parents[1])
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": source, "PENSTOCK_TEST_MARK": self.mark},
-            start_new_session=True,
-        )
+        with ignoring_ctrl_c() if background else hearing_ctrl_c():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"PYTHONPATH": source, "PENSTOCK_TEST_MARK": self.mark},
+                start_new_session=True,
+            )
         self.lines: dict[str, list[str]] = {"out": [], "err": []}
         self._heard: Queue[str] = Queue()
         self._readers = [
@@ -124,8 +126,8 @@ def flow(tmp_path):
 def command() -> Iterator[type[Command]]:
     started: list[Command] = []
 
-    def start(*words: str) -> Command:
-        started.append(Command(*words))
+    def start(*words: str, background: bool = False) -> Command:
+        started.append(Command(*words, background=background))
         return started[-1]
 
     yield start
@@ -148,8 +150,10 @@ def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command):
 
 
 def test_sigterm_ends_it_in_order_with_one_json_object(flow, command):
-    run = command("run", flow(), "--json", "--slots", "3")
+    # In the background of a script, where a Ctrl-C is for whoever is in the foreground.
+    run = command("run", flow(), "--json", "--slots", "3", background=True)
     run.wait_for(FLOWING)
+    run.send(signal.SIGINT)
     run.send(signal.SIGTERM)
     assert run.end() == 0
     answer = json.loads(run.out)

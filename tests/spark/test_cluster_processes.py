@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from foreground import hearing_ctrl_c
 
 import penstock
 
@@ -98,7 +99,7 @@ class Owner:
         self.log = work_dir / "owner.log"
         environment = os.environ | {"PYTHONPATH": str(Path(penstock.__file__).parents[1]), MARK: self.mark}
         script = OWNER.replace("{body}", body.strip())
-        with self.log.open("wb") as log:
+        with self.log.open("wb") as log, hearing_ctrl_c():
             self.process = subprocess.Popen(
                 [sys.executable, "-c", script, str(work_dir), str(machines), str(slots)],
                 env=environment,

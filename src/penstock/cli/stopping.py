@@ -58,7 +58,10 @@ class StopRequests:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequests]:
-        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        """Hear requests until the block is left. A signal that whoever started us has us ignore stays ignored: a Ctrl-C
+        is not for a job in the background of a script."""
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._handle) for number in heard}
         try:
             yield self
         finally:

@@ -98,8 +98,9 @@ def _undisturbed() -> Iterator[None]:
             handler(number, frame)
 
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, keep)
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # what is ignored must not take the place of what is not
+            signal.signal(number, keep)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from foreground import ignoring_ctrl_c
 
 from penstock.cli.stopping import StoppedEarly, StopRequests
 
@@ -30,3 +31,14 @@ def test_the_handlers_before_are_given_back():
     with StopRequests().listening():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_where_ctrl_c_is_ignored_it_stays_so():
+    """A script's background job: the shell has it ignore SIGINT, which is for the foreground. SIGTERM stops it."""
+    with ignoring_ctrl_c(), StopRequests().listening() as stops:
+        signal.raise_signal(signal.SIGINT)
+        stops.started()
+        assert not stops.wait(0)
+        signal.raise_signal(signal.SIGTERM)
+        assert stops.wait(60)
+        assert stops.count == 1
