@@ -145,6 +145,7 @@ ERRORS: Mapping[str, str] = {
     "NO_SUCH_OPERATION": "There is no operation of this number.",
     "NO_SUCH_SLOT": "There is no slot of this name.",
     "NOT_CANCELLABLE": "An operation that is over cannot be cancelled.",
+    "STARTING": "The topology is being started, and cannot be steered yet.",
     "STOPPING": "The topology is being stopped, and nothing can be changed any more.",
     "NO_HISTORY": "Nothing is written down of which there could be a history.",
     # what decides about scaling

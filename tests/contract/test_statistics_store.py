@@ -359,6 +359,25 @@ def test_a_newer_store_is_left_alone(store: StatisticsStore, url: str, open_stor
     assert "statistics store" in caught.value.message
 
 
+def test_a_store_of_an_older_penstock_gets_the_metrics_that_have_come_since(url: str, open_store: Open) -> None:
+    open_store().close()
+    database = Database.open(url, retries=QUICK)
+    older = sa.update(tables.meta).where(tables.meta.c.topology == "").values(value="1")
+    database.run(lambda connection: connection.execute(older))
+    database.run(
+        lambda connection: connection.execute(sa.text("ALTER TABLE penstock_statistics DROP COLUMN late_rows"))
+    )
+    store = open_store()
+    collector = Collector(10, T0)
+    collector.drop("split", 3, T0 + 1)
+    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    [series] = store.history(HistoryQuery(("late_rows",), T0, T0 + 10, operator="split"))
+    assert series.values["late_rows"] == [3]
+    version = sa.select(tables.meta.c.value).where(tables.meta.c.topology == "")
+    assert database.run(lambda connection: connection.scalar(version)) == str(tables.SCHEMA_VERSION)
+    database.close()
+
+
 def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     for url in (f"sqlite:///{tmp_path}/nowhere/x.db", "postgresql://u:secret@127.0.0.1:1/x", "mysql://x"):
         with pytest.raises(PenstockError) as caught:

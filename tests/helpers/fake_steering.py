@@ -29,6 +29,7 @@ def operator(name: str, kind: str, **values: Any) -> Json:
         ["tasks", "rows_in_per_second", "rows_out_per_second", "rows_in", "rows_out", "capacity_per_instance"]
     )
     known: Json = {"utilisation": None, "batch_seconds": 0.2, "backlog": 7, "bad_rows": 0, "throttled": False}
+    known |= {"late_rows": None, "state": None}
     placed = {"instances": 1, "placement": {"127.0.0.2/0": 1}}
     return {"name": name, "kind": kind, **nothing, **known, **placed, **values}
 
@@ -156,6 +157,11 @@ class FakeSteering:
 
     def move_task(self, operator: str, task: int, slot: str, dry_run: bool = False) -> Json:
         return self._do("move", dry_run, operator, task, slot)
+
+    def repartition(self, operator: str, tasks: int, dry_run: bool = False) -> Json:
+        if operator != "count":
+            raise PenstockError("UNKNOWN_OPERATOR", "there is none.", "It has: count.")
+        return self._do("repartition", dry_run, operator, tasks)
 
     def cancel(self, number: int) -> Json:
         return self.operations.cancel(number).as_json()

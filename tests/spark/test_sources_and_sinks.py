@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import socketserver
 import threading
 import time
@@ -16,6 +18,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 from conftest import TEST_SETTINGS
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
@@ -176,6 +179,31 @@ def line_server() -> Iterator[int]:
         server.over.set()  # type: ignore[attr-defined]
         server.shutdown()
         thread.join()
+
+
+def misspelt(frame: DataFrame) -> DataFrame:
+    return frame.groupBy("kye").count()
+
+
+def test_a_misspelt_column_is_one_named_error_and_nothing_else_is_printed(
+    local_host: SparkHost, running: Callable
+) -> None:
+    topology = Topology("misspelt")
+    rows = topology.source("rows", sources.rate(1, sources.events()))
+    counted = topology.keyed("count", misspelt, inputs=[rows], key="key", schema="key string, count long")
+    topology.sink("out", sinks.noop(), inputs=[counted])
+    handler = logging.StreamHandler(io.StringIO())  # beside PySpark's own, which writes to standard error
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(PenstockError) as caught, running(topology, local_host):
+            pass
+    finally:
+        logger.removeHandler(handler)
+    assert caught.value.name == "OPERATOR_FAILED"
+    assert "kye" in caught.value.message
+    assert len(str(caught.value)) < 600
+    assert handler.stream.getvalue() == ""
 
 
 def test_lines_from_a_socket(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ class Steered:
         self.running = running
         self.stops = stops
 
-    def command(self, *words: str) -> Any:
+    def refused(self, *words: str) -> Any:
+        return self.command(*words, code=2)
+
+    def command(self, *words: str, code: int = 0) -> Any:
         done = subprocess.run(
             [sys.executable, "-m", "penstock", *words, "--json"],
             capture_output=True,
@@ -58,7 +61,7 @@ class Steered:
             timeout=WAIT,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
 
     def until(self, condition: Any, what: str) -> None:
@@ -109,6 +112,28 @@ def test_it_is_seen_and_steered_from_another_process(live: Steered) -> None:
     assert live.command("move", "count", "0", other.name)["outcome"]["moves"][0]["to"] == other.name
     assert live.run.placement.tasks["count"][0] == other
 
+    # More instances than tasks are refused, with the command that makes room for them; rows flow on meanwhile.
+    refused = live.refused("set-instances", "count", "6")
+    assert refused["error"] == "BAD_PLACEMENT"
+    assert "penstock repartition count 6" in refused["hint"]
+    planned = live.command("repartition", "count", "6", "--dry-run")
+    assert planned["plan"]["actions"] == [
+        {"action": "set tasks", "operator": "count", "tasks": 6, "text": "count: 6 tasks"}
+    ]
+    assert len(planned["leads_to"]["tasks"]["count"]) == 6
+    assert len(live.run.placement.tasks["count"]) == 4
+    cut = live.command("repartition", "count", "6")
+    assert (cut["state"], cut["outcome"]["interruptions"][0]["operator"]) == ("done", "count")
+    assert len(live.run.placement.tasks["count"]) == 6
+    assert len(live.command("status")["operators"][2]["tasks"]) == 6
+    assert live.command("repartition", "count", "6")["state"] == "nothing to do"
+    assert live.refused("repartition", "tag", "6")["error"] == "REPARTITION_FAILED"
+    assert live.refused("repartition", "count", "1")["error"] == "REPARTITION_FAILED"
+    assert live.command("set-instances", "count", "6")["state"] == "done"
+    assert live.run.placement.total("count") == 6
+    counted = live.run.statistics.totals("count")[0]
+    live.until(lambda: live.run.statistics.totals("count")[0] > counted, "rows are counted on")
+
     assert live.command("pause")["paused"]
     live.until(lambda: live.run.finished or live.run.backlog("count") == 0, "what is on its way arrives")
     emitted = live.run.statistics.totals("events")[1]
@@ -119,7 +144,8 @@ def test_it_is_seen_and_steered_from_another_process(live: Steered) -> None:
 
     story = [(event["kind"], event["subject"]) for event in live.command("events")["events"]]
     wanted = [("started", "steered"), ("request", "set-instances"), ("action", "set-instances"), ("request", "move")]
-    wanted += [("action", "move"), ("action", "pause"), ("action", "resume")]
+    wanted += [("action", "move"), ("request", "set-instances"), ("action", "repartition"), ("action", "repartition")]
+    wanted += [("request", "set-instances"), ("action", "set-instances"), ("action", "pause"), ("action", "resume")]
     assert [one for one in story if one in wanted] == wanted
     history = live.command("history", "rate", "backlog_rows", "--operator", "tag", "--since", "5m")
     assert max(history["series"][0]["values"]["rate"]) > 0

@@ -43,20 +43,20 @@ def _notices(view: View) -> list[Text]:
 
 
 def _operators(view: View) -> Table:
-    bad = any(one.bad_rows for one in view.operators)
+    bad, late = any(one.bad_rows for one in view.operators), any(one.late_rows for one in view.operators)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("operator", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     table.add_column("inst.", justify="right", no_wrap=True)
     table.add_column("slots", overflow="fold")
-    for heading in ("rows in/s", "out/s", "backlog", "batch ms", *(["bad rows"] if bad else [])):
+    for heading in ("rows in/s", "out/s", "backlog", "batch ms", *(["bad rows"] * bad), *(["late rows"] * late)):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in view.operators:
-        table.add_row(*_row(one, bad))
+        table.add_row(*_row(one, bad, late))
     return table
 
 
-def _row(one: OperatorView, bad: bool) -> list[RenderableType]:
+def _row(one: OperatorView, bad: bool, late: bool) -> list[RenderableType]:
     return [
         one.name,
         one.kind,
@@ -67,6 +67,7 @@ def _row(one: OperatorView, bad: bool) -> list[RenderableType]:
         count(one.backlog),
         milliseconds(one.batch_seconds),
         *([Text(count(one.bad_rows), style="red" if one.bad_rows else "")] if bad else []),
+        *([Text(count(one.late_rows), style="yellow" if one.late_rows else "")] if late else []),
     ]
 
 
@@ -98,6 +99,8 @@ def _plain(one: OperatorView) -> str:
         words.append(f"backlog {count(one.backlog)}")
     if one.bad_rows:
         words.append(f"bad rows {count(one.bad_rows)}")
+    if one.late_rows:
+        words.append(f"late rows {count(one.late_rows)}")
     if one.latency is not None and one.latency.p50 is not None:
         words.append(f"latency p50 {seconds(one.latency.p50)} p99 {seconds(one.latency.p99)}")
     return " ".join(words)

@@ -11,17 +11,22 @@ from penstock.cli.run_view import view_of, waiting_rows
 from penstock.cli.screen import Screen
 from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
+from penstock.cli.summary_page import end
 from penstock.cluster.choice import ClusterChoice
-from penstock.control.steered import steered
+from penstock.control.registry import Entry
+from penstock.control.steered import found_from_the_start, steered
 from penstock.control.steering import Steering
 from penstock.controller.goals import Goal
 from penstock.engine.launch import launch
 from penstock.engine.runtime import Run
+from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
 #: Four looks a second: quick enough for people, and cheap.
 TICK = 0.25
+#: The latter while PySpark starts: it takes over Ctrl-C for a moment.
+_STOPPED_EARLY = (StoppedEarly, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
@@ -42,26 +47,45 @@ class Order:
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
     """The summary and the exit code; raises the named error of an operator that fails."""
     order.loaded.ship_by_value()
-    definition, kind = order.definition, order.choice.kind
+    name, kind = order.definition.name, order.choice.kind
     with screen, StopRequests().listening() as stops:
         try:
-            with launch(
-                definition,
-                order.choice,
-                order.settings,
-                order.state,
-                python_path=[order.loaded.folder],
-                spark_conf=order.spark_conf,
-                tell=screen.tell,
-            ) as run:
-                stops.started()
-                with steered(run, kind, stops.ask, order.goal) as steering:
-                    summary, code = Watch(run, order, screen, stops, steering).until_the_end()
-                run.stop(drain=False)  # it is drained, or it is not to be
-                return summary, code
-        except (StoppedEarly, KeyboardInterrupt):  # the latter while PySpark starts: it takes over Ctrl-C for a moment
+            with found_from_the_start(name, order.settings, own_process=True) as entry:
+                return _launched(order, screen, stops, entry)
+        except _STOPPED_EARLY:
             screen.tell("stopped before any row was read")
-            return nothing_ran(definition.name, kind), 0
+            return nothing_ran(name, kind), 0
+
+
+def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | None) -> tuple[Summary, int]:
+    try:
+        with launch(
+            order.definition,
+            order.choice,
+            order.settings,
+            order.state,
+            python_path=[order.loaded.folder],
+            spark_conf=order.spark_conf,
+            tell=screen.tell,
+        ) as run:
+            stops.started()
+            with steered(run, order.choice.kind, stops.ask, order.goal, entry) as steering:
+                summary, code = Watch(run, order, screen, stops, steering).until_the_end()
+            _tell_of_the_end(entry, end(summary))
+            run.stop(drain=False)  # it is drained, or it is not to be
+            return summary, code
+    except _STOPPED_EARLY:
+        _tell_of_the_end(entry, "It was stopped before any row was read.")
+        raise
+    except PenstockError as error:
+        _tell_of_the_end(entry, f"It failed: {error}")
+        raise
+
+
+def _tell_of_the_end(entry: Entry | None, how: str) -> None:
+    """To whoever waits for it elsewhere."""
+    if entry is not None:
+        entry.ending(how)
 
 
 class Watch:

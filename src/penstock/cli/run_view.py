@@ -37,6 +37,7 @@ def _operator(run: Run, operator: Operator) -> OperatorView:
         backlog=run.backlog(name),
         batch_seconds=rates.batch_seconds,
         bad_rows=run.statistics.bad_rows(name),
+        late_rows=run.statistics.late_rows(name),
         throttled=run.query(name).intake.throttled,
         latency=_latency(run, name) if isinstance(operator, Sink) else None,
     )

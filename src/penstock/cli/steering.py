@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import click
 
 from penstock.cli.commands import JSON, Outcome, penstock
 from penstock.cli.durations import DURATION
-from penstock.control.registry import all_running, find
+from penstock.control.registry import Phase, Running, all_running, find
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -33,10 +34,20 @@ MACHINES = click.IntRange(min=1)
 @contextmanager
 def _client(name: str | None) -> Iterator[Client]:
     running = find(name)
+    if running.phase is Phase.STARTING:
+        raise PenstockError(
+            "STARTING", f"{running.label} is being started.", "Ask again when it runs; `penstock stop` stops it now."
+        )
+    if running.phase is Phase.ENDING:
+        raise PenstockError("STOPPING", f"{running.label} is ending.", "Nothing can be asked of it any more.")
+    with _connected(running) as client:
+        yield client
+
+
+def _connected(running: Running) -> Client:
     from penstock.control.client import Client
 
-    with Client(running) as client:
-        yield client
+    return Client(running)
 
 
 # Looking
@@ -64,11 +75,25 @@ def status(name: str | None, as_json: bool) -> Outcome:
     """Show what runs where, how fast, and what waits."""
     from penstock.cli.steering_pages import print_status
 
+    running = find(name)
+    if running.phase is not Phase.RUNNING:
+        return _not_running(running, as_json)
     with _client(name) as client:
         answer = client.get("status")
     if as_json:
         return Outcome(answer=answer)
     print_status(answer)
+    return Outcome()
+
+
+def _not_running(running: Running, as_json: bool) -> Outcome:
+    """The status of one that cannot be asked, yet or any more."""
+    seconds = time.time() - running.started_at
+    if as_json:
+        shown = {"topology": running.topology, "pid": running.pid, "state": str(running.phase), "how": running.how}
+        return Outcome(answer={**shown, "started_at": running.started_at, "seconds": seconds})
+    since = f", for {seconds:.0f} s so far" if running.phase is Phase.STARTING else ""
+    click.echo(f"{running.label} is {running.phase}{since}. {running.how}".rstrip())
     return Outcome()
 
 
@@ -89,7 +114,7 @@ def top(name: str | None, seconds: float | None, as_json: bool) -> Outcome:
     with open_screen(console, as_json=False) as screen:
         for answer in statuses:
             screen.show(view_from(answer))
-    if not any(one.label == label for one in all_running()):
+    if not any(one.label == label and one.phase is Phase.RUNNING for one in all_running()):
         console.print(f"{label} is over")
     return Outcome()
 
@@ -289,6 +314,18 @@ def move(
 
 
 @penstock.command()
+@click.argument("operator")
+@click.argument("tasks", type=click.IntRange(min=1))
+@TOPOLOGY
+@DRY_RUN
+@NO_WAIT
+@JSON
+def repartition(*, operator: str, tasks: int, name: str | None, dry_run: bool, no_wait: bool, as_json: bool) -> Outcome:
+    """Cut the state of a keyed operator into another number of tasks; the operator stands still meanwhile."""
+    return _act(name, "repartition", {"operator": operator, "tasks": tasks, "dry_run": dry_run}, no_wait, as_json)
+
+
+@penstock.command()
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[OPERATION]")
 @TOPOLOGY
 @JSON
@@ -325,26 +362,35 @@ def resume(name: str | None, dry_run: bool, as_json: bool) -> Outcome:
 
 @penstock.command()
 @click.option("--at-once", is_flag=True, help="Do not wait for what is on its way; it is kept.")
+@click.option("--timeout", type=DURATION, help="Wait for its end for so long: 90s, 10m. [default: until it has ended]")
 @TOPOLOGY
 @DRY_RUN
 @NO_WAIT
 @JSON
-def stop(name: str | None, at_once: bool, dry_run: bool, no_wait: bool, as_json: bool) -> Outcome:
-    """Stop it: what is under way still reaches the sinks."""
+def stop(
+    *, name: str | None, at_once: bool, timeout: float | None, dry_run: bool, no_wait: bool, as_json: bool
+) -> Outcome:
+    """Stop it, and wait until its process has ended: what is under way still reaches the sinks."""
+    from penstock.cli.ending import ask, await_end, process_of
     from penstock.cli.steering_pages import waiting
 
-    with _client(name) as client:
-        answer = client.post("stop", {"drain": not at_once, "dry_run": dry_run})
-        if not dry_run and not no_wait:
-            with waiting(as_json) as tell:
-                while any(one.label == client.running.label for one in all_running()):
-                    tell("waiting for its end")
-                    time.sleep(0.2)
-            answer["ended"] = True
-    if as_json:
-        return Outcome(answer=answer)
-    click.echo(answer["plan"]["reason"] if dry_run or no_wait else f"{client.running.label} has ended")
-    return Outcome()
+    if no_wait and timeout is not None:
+        raise PenstockError("BAD_COMMAND", "--no-wait and --timeout exclude each other.", "Choose one of them.")
+    running = find(name)
+    deadline = time.monotonic() + (0.0 if no_wait else math.inf if timeout is None else timeout)
+    with process_of(running) as process, waiting(as_json) as tell:
+        answer = ask(process, _connected, {"drain": not at_once, "dry_run": dry_run}, deadline, tell)
+        if dry_run or no_wait:
+            return _told(answer, answer["plan"]["reason"], as_json)
+        ended, how = await_end(process, deadline, tell)
+    text = f"{running.label} has ended. {how}" if ended else f"{running.label} has not ended yet; it goes on stopping."
+    return _told({**answer, "ended": ended, "how": how}, text.rstrip(), as_json, 0 if ended else NOT_DONE)
+
+
+def _told(answer: Json, text: str, as_json: bool, code: int = 0) -> Outcome:
+    if not as_json:
+        click.echo(text)
+    return Outcome(code, answer if as_json else None)
 
 
 def _at_once(name: str | None, path: str, body: Json, as_json: bool) -> Outcome:

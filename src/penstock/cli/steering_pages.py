@@ -39,9 +39,10 @@ def print_running(running: Sequence[Running], now: float) -> None:
     if not running:
         click.echo("No topology of yours runs. Start one with: penstock run FILE")
         return
-    table = _table("topology", "pid", "for", "interface", "state", numbers=("pid", "for"))
+    table = _table("topology", "pid", "is", "for", "interface", "state", numbers=("pid", "for"))
     for one in running:
-        table.add_row(one.topology, str(one.pid), seconds(now - one.started_at), one.url, one.state)
+        shown = (str(one.phase), seconds(now - one.started_at), one.url or NOTHING, one.state or NOTHING)
+        table.add_row(one.topology, str(one.pid), *shown)
     _console().print(table)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.cli.where import Places, places_of
 from penstock.engine.runtime import Run
+from penstock.monitor.kept_state import KeptState, left_inside
 from penstock.monitor.live import Latency, OperatorRates
 from penstock.topology.definition import Sink, Source
 
@@ -27,6 +28,9 @@ class OperatorSummary:
     places: Places
     #: Sinks only.
     latency: Latency | None = None
+    #: Keyed operators only: rows that came too late for a watermark, and what is kept inside.
+    late_rows: int = 0
+    kept: tuple[KeptState, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         places = self.places
@@ -43,6 +47,8 @@ class OperatorSummary:
             "rows_out_per_second": round(self.rates.rows_out, 1),
             "batches": self.rates.batches,
             "bad_rows": self.bad_rows,
+            "late_rows": self.late_rows if self.kind == "keyed" else None,
+            "state": [one.as_json() for one in self.kept] if self.kind == "keyed" else None,
             "backlog": self.backlog,
             "differences": places.differences(),
         }
@@ -71,6 +77,13 @@ class Summary:
     #: Everything that the sources emitted has reached the sinks.
     drained: bool
     unplaced_because: str = ""
+    #: Whether the next run can go on from where this one stopped.
+    resumable: bool = False
+
+    @property
+    def left_inside(self) -> dict[str, int]:
+        """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
+        return left_inside({one.name: one.kept for one in self.operators})
 
     @property
     def differences(self) -> list[str]:
@@ -104,6 +117,7 @@ class Summary:
                 for one in self.sinks
             ],
             "drained": self.drained,
+            "left_inside": self.left_inside,
             "unplaced": self.unplaced_because or None,
             "as_planned": self.as_planned,
         }
@@ -124,6 +138,7 @@ def summarize(run: Run, cluster: str, drained: bool) -> Summary:
         operators=tuple(_operator(run, operator.name) for operator in run.definition.operators),
         drained=drained,
         unplaced_because=run.host.unplaced_because,
+        resumable=not run.state.temporary,
     )
 
 
@@ -143,5 +158,7 @@ def _operator(run: Run, name: str) -> OperatorSummary:
         bad_rows=statistics.bad_rows(name),
         backlog=run.backlog(name),
         places=places_of(run, name),
+        late_rows=statistics.late_rows(name),
+        kept=statistics.kept(name),
         latency=statistics.latency(name) if isinstance(operator, Sink) else None,
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from penstock.cli.numbers import NOTHING, count, plural, seconds
 from penstock.cli.summary import OperatorSummary, Summary
+from penstock.monitor.kept_state import left_in_words
 
 
 def print_summary(summary: Summary, console: Console) -> None:
@@ -24,7 +25,8 @@ def print_summary(summary: Summary, console: Console) -> None:
         console.print()
         console.print(table)
     console.print()
-    console.print(_end(summary), soft_wrap=True)
+    for line in (end(summary), *_inside(summary)):
+        console.print(line, soft_wrap=True)
     console.print(verdict(summary), soft_wrap=True)
 
 
@@ -41,11 +43,37 @@ def verdict(summary: Summary) -> str:
     return f"Placement: NOT as planned: {'; '.join(summary.differences)}."
 
 
-def _end(summary: Summary) -> str:
-    if summary.drained:
+def end(summary: Summary) -> str:
+    """Whether everything has arrived, and what is still inside, in one line."""
+    if not summary.drained:
+        rows = sum(one.backlog for one in summary.operators if one.kind != "source")
+        text = f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
+    elif summary.left_inside:
+        text = "Drained: no row is on its way any more, but not every result was emitted."
+    else:
         return "Drained: everything that the sources emitted has reached the sinks."
-    rows = sum(one.backlog for one in summary.operators if one.kind != "source")
-    return f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
+    return f"{text} {_left(summary)}".rstrip()
+
+
+def _left(summary: Summary) -> str:
+    if not summary.left_inside:
+        return ""
+    becomes = (
+        "the next run on this state emits them when later rows move the watermark past their end"
+        if summary.resumable
+        else "the state of this run is temporary, so they are never emitted; --state keeps them for the next run"
+    )
+    return f"Left inside, in windows that are still open: {left_in_words(summary.left_inside)}; {becomes}."
+
+
+def _inside(summary: Summary) -> Iterator[str]:
+    """What operators dropped, and what they keep."""
+    for one in summary.operators:
+        if one.late_rows:
+            yield f'Late: "{one.name}" dropped {plural(one.late_rows, "row")} that came after its watermark had passed.'
+    for one in summary.operators:
+        if one.kept:
+            yield f'State: "{one.name}" keeps {"; ".join(map(str, one.kept))}.'
 
 
 def _table(title: str, *headings: str) -> Table:

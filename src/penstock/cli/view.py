@@ -30,6 +30,8 @@ class OperatorView:
     throttled: bool
     #: Sinks only.
     latency: Latency | None
+    #: Dropped by a watermark.
+    late_rows: int = 0
 
     @property
     def instances(self) -> int:
@@ -71,6 +73,7 @@ def view_from(status: Mapping[str, Any]) -> View:
                 backlog=one["backlog"],
                 batch_seconds=one["batch_seconds"],
                 bad_rows=one["bad_rows"],
+                late_rows=one["late_rows"] or 0,
                 throttled=one["throttled"],
                 latency=latencies.get(one["name"]),
             )

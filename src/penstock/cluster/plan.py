@@ -62,7 +62,19 @@ class RemoveMachine:
         return f"machine {self.name} is gone"
 
 
-Action = SetInstances | MoveTask | AddMachine | RemoveMachine
+@dataclass(frozen=True)
+class SetTasks:
+    """A keyed operator's state is cut into so many tasks. It stands still meanwhile, so this is a plan of its own; its
+    instances stay what and where they are, and the tasks are dealt to them anew."""
+
+    operator: str
+    tasks: int
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.tasks} task{'' if self.tasks == 1 else 's'}"
+
+
+Action = SetInstances | MoveTask | AddMachine | RemoveMachine | SetTasks
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,11 @@ def target(
     slot_instances: int,
 ) -> Target:
     """Where these actions lead from here; refused with a named error if that could not run."""
+    if cut := [action for action in actions if isinstance(action, SetTasks)]:
+        raise _bad(
+            f'the state of "{cut[0].operator}" is to be cut anew together with other changes.',
+            "Do one after the other.",
+        )
     removed = {action.name for action in actions if isinstance(action, RemoveMachine)}
     added = {action.machine.name for action in actions if isinstance(action, AddMachine)}
     known = ", ".join(cluster.names)
@@ -186,7 +203,7 @@ def _check_tasks(operator: Keyed, placement: Placement, known: set[Slot]) -> Non
     if total > operator.tasks:
         raise _bad(
             f'"{operator.name}" would have {total} instances for {operator.tasks} tasks.',
-            "Repartition its state first: an instance without a task gets no row.",
+            f"An instance without a task gets no row. First: penstock repartition {operator.name} {total}",
         )
     if strangers := set(tasks) - known:
         raise _bad(

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
-from penstock.control.steered import open_to_others
+from penstock.control.registry import Entry
+from penstock.control.steered import found_from_the_start, open_to_others
 from penstock.control.steering import Json, Steering
 from penstock.controller.goals import Goal, require_machines, settings_for
 from penstock.engine.launch import launch
@@ -35,6 +36,8 @@ class Handle(Steering):
         self.run = run
         #: What ends with it.
         self.started = ExitStack()
+        #: Where others find it; None if nobody is to.
+        self.entry: Entry | None = None
         self._ending = threading.Lock()
         self._over = threading.Event()
         self._drained = False
@@ -67,6 +70,8 @@ class Handle(Steering):
                 self.close()
                 with self.started:
                     self._drained = self.run.stop(drain)
+                    if self.entry is not None:
+                        self.entry.ending(f"{self.run.how_it_ended}.")
         return self._drained
 
     def _stop_in_background(self, drain: bool) -> None:
@@ -101,6 +106,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
     with ExitStack() as starting:
+        entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         launched = starting.enter_context(
             launch(
                 definition,
@@ -113,7 +119,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         )
         handle = Handle(launched, choice.kind)
         starting.callback(handle.close)
-        open_to_others(handle, launched, starting, goal)
+        open_to_others(handle, launched, starting, goal, entry)
+        handle.entry = entry
         handle.started = starting.pop_all()
     return handle
 

@@ -96,6 +96,7 @@ class Steerable(Protocol):
         self, operator: str, count: int | None = None, slots: Mapping[str, int] | None = None, dry_run: bool = False
     ) -> Json: ...
     def move_task(self, operator: str, task: int, slot: str, dry_run: bool = False) -> Json: ...
+    def repartition(self, operator: str, tasks: int, dry_run: bool = False) -> Json: ...
     def cancel(self, number: int) -> Json: ...
     def pause(self, dry_run: bool = False) -> Json: ...
     def resume(self, dry_run: bool = False) -> Json: ...
@@ -225,6 +226,11 @@ def _add_actions(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     def move_task(body: requests.MoveTask) -> Json:
         """One task of a keyed operator, with its state."""
         return steering.move_task(body.operator, body.task, body.slot, body.dry_run)
+
+    @app.post("/v1/repartition", tags=["actions"], dependencies=guarded)
+    def repartition(body: requests.Repartition) -> Json:
+        """The state of a keyed operator in another number of tasks."""
+        return steering.repartition(body.operator, body.tasks, body.dry_run)
 
     @app.post("/v1/operations/{number}/cancel", tags=["actions"], dependencies=guarded)
     def cancel(number: Number) -> Json:

@@ -25,6 +25,7 @@ _COUNTERS = {
     "rows_in": ("rows_in", "Rows read since the start."),
     "rows_out": ("rows_out", "Rows emitted since the start."),
     "bad_rows": ("bad_rows", "Rows that its function could not handle, since the start."),
+    "late_rows": ("late_rows", "Rows that came too late for its watermark and were dropped, since the start."),
 }
 _OF_SLOTS = {
     "instances": ("instances", "Instances of all operators on it."),
@@ -46,6 +47,10 @@ class _Families:
         self.collect = collect
 
 
+def _kept(state: Sequence[dict[str, Any]] | None) -> float | None:
+    return None if state is None else float(sum(one["rows"] for one in state))
+
+
 def _families(status: dict[str, Any]) -> Iterator[Metric]:
     topology, operators, sinks = status["topology"], status["operators"], status["sinks"]
     slots = [{**slot, "machine": one["name"]} for one in status["machines"] for slot in one["slots"]]
@@ -62,6 +67,8 @@ def _families(status: dict[str, Any]) -> Iterator[Metric]:
     yield gauge("machines", "Machines of the cluster.", [({}, float(len(status["machines"])))])
     for field, (name, meaning) in _GAUGES.items():
         yield gauge(f"operator_{name}", meaning, [({"operator": one["name"]}, one[field]) for one in operators])
+    state = [({"operator": one["name"]}, _kept(one["state"])) for one in operators]
+    yield gauge("operator_state_rows", "Rows of state that a keyed operator keeps.", state)
     for field, (name, meaning) in _COUNTERS.items():
         counter = CounterMetricFamily(f"penstock_operator_{name}", meaning, labels=["topology", "operator"])
         for one in operators:

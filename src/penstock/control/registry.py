@@ -1,7 +1,7 @@
 """Which topologies this user runs, and how to reach them: a folder that nobody else can read, a file for each.
 
-A running topology holds a lock on its file. A file without a lock is left from one that was killed, and is deleted by
-whoever notices.
+A topology has its file from the begin of its start until its state is free again, and holds a lock on it. A file
+without a lock is left from one that was killed, and is deleted by whoever notices.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
+from typing import IO
 
 from penstock.errors import PenstockError
 
@@ -20,16 +24,31 @@ from penstock.errors import PenstockError
 FOLDER_VARIABLE = "PENSTOCK_RUNNING"
 
 
+class Phase(StrEnum):
+    #: It cannot be steered yet.
+    STARTING = "starting"
+    RUNNING = "running"
+    #: It cannot be steered any more, and still holds its state.
+    ENDING = "ending"
+
+
 @dataclass(frozen=True)
 class Running:
-    """A running topology. The token is a secret: whoever has it can steer."""
+    """A topology that runs, or is about to, or has just done so. The token is a secret: whoever has it can steer."""
 
     topology: str
     pid: int
+    #: Empty while it cannot be steered.
     url: str
     token: str
     started_at: float
+    #: The folder; empty until it has one.
     state: str
+    phase: Phase = Phase.RUNNING
+    #: Whether its process is there for nothing else: then it ends with the topology, and SIGTERM stops it in order.
+    own_process: bool = False
+    #: Once it is ending: what became of it, in a sentence.
+    how: str = ""
 
     @property
     def label(self) -> str:
@@ -61,23 +80,62 @@ def registry_folder() -> Path:
     return folder
 
 
-@contextmanager
-def registered(running: Running) -> Iterator[Path]:
-    """While it runs, it can be found."""
-    path = registry_folder() / f"{running.topology}-{running.pid}.json"
-    hidden = path.with_suffix(".new")
-    with suppress(FileNotFoundError):
-        hidden.unlink()
-    descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+class Entry:
+    """The file of one topology. As a context manager: leaving it deletes the file."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.path = registry_folder() / f"{running.topology}-{running.pid}.json"
+        #: All that were ever written stay locked to the end: whoever has opened an older one must not take it for one
+        #: of the dead, and delete what is there now under its name.
+        self._files: list[IO[str]] = []
+
+    def opened(self, url: str, token: str, state: str) -> Running:
+        """It can be steered from now on."""
+        self._write(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
+        return self.running
+
+    def ending(self, how: str = "") -> None:
+        """It cannot be steered any more. What was said of its end before stays said."""
+        how = how or self.running.how
+        self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
+
+    def _write(self, running: Running) -> None:
+        hidden = self.path.with_suffix(".new")
+        with suppress(FileNotFoundError):
+            hidden.unlink()
+        file = os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        self._files.append(file)
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(asdict(running)))
         file.flush()
-        hidden.rename(path)  # it appears whole, and locked
-        try:
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
+        hidden.rename(self.path)  # it appears whole, and locked
+        self.running = running
+
+    def __enter__(self) -> Entry:
+        self._write(self.running)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.path.unlink(missing_ok=True)
+        for file in self._files:
+            file.close()
+
+
+@contextmanager
+def registered(running: Running) -> Iterator[Path]:
+    """While it runs, it can be found."""
+    with Entry(running) as entry:
+        yield entry.path
+
+
+@contextmanager
+def starting(topology: str, own_process: bool = False) -> Iterator[Entry]:
+    """From the begin of a start until everything is over, the topology can be found."""
+    with Entry(Running(topology, os.getpid(), "", "", time.time(), "", Phase.STARTING, own_process)) as entry:
+        yield entry
 
 
 def all_running() -> list[Running]:
@@ -86,7 +144,8 @@ def all_running() -> list[Running]:
     for path in sorted(registry_folder().glob("*.json")):
         with suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as file:
             if _is_held(file.fileno()):
-                found.append(Running(**json.load(file)))
+                fields = json.load(file)
+                found.append(Running(**fields | {"phase": Phase(fields.get("phase", Phase.RUNNING))}))
             else:
                 path.unlink(missing_ok=True)
     return sorted(found, key=lambda one: (one.topology, one.pid))

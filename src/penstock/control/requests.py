@@ -13,6 +13,8 @@ from penstock.strategies.scaling.registry import STRATEGIES, strategy
 #: More than any cluster has: what is above it is a slip of the finger.
 MOST_MACHINES = 1000
 MOST_INSTANCES = 100_000
+#: Each is a state store with files of its own: thousands of them are no use to anybody.
+MOST_TASKS = 10_000
 
 
 def _whole(value: object) -> object:
@@ -90,6 +92,14 @@ class MoveTask(Request):
     operator: Name
     task: Annotated[int, Field(ge=0, le=MOST_INSTANCES), WHOLE]
     slot: Name
+    dry_run: DryRun = False
+
+
+class Repartition(Request):
+    operator: Name
+    tasks: Annotated[
+        int, Field(ge=1, le=MOST_TASKS, description="How many in all, each with its share of keys."), WHOLE
+    ]
     dry_run: DryRun = False
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import os
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import uvicorn
 
 from penstock.control.interface import Steerable, interface
-from penstock.control.registry import Running, registered
+from penstock.control.registry import Entry, Running, starting
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 
@@ -31,8 +30,10 @@ _LOGGER.propagate = False
 
 
 @contextmanager
-def served(steering: Steerable, topology: str, state: str, settings: Settings) -> Iterator[Running]:
-    """Open until the block is left."""
+def served(
+    steering: Steerable, topology: str, state: str, settings: Settings, entry: Entry | None = None
+) -> Iterator[Running]:
+    """Open until the block is left, and found under the entry that the topology has from its start, or its own one."""
     token = secrets.token_urlsafe(32)
     with _listening(settings.control_host, settings.control_port) as listener:
         config = uvicorn.Config(
@@ -51,8 +52,10 @@ def served(steering: Steerable, topology: str, state: str, settings: Settings) -
             _await_start(server, thread)
             host, port = listener.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            with registered(Running(topology, os.getpid(), url, token, time.time(), state)):
-                yield Running(topology, os.getpid(), url, token, time.time(), state)
+            with ExitStack() as until_the_end:
+                entry = entry or until_the_end.enter_context(starting(topology))
+                until_the_end.callback(entry.ending)
+                yield entry.opened(url, token, state)
         finally:
             server.should_exit = True
             thread.join()

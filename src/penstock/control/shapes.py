@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from penstock.cluster.model import Machine, Placement
-from penstock.cluster.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances
+from penstock.cluster.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
 from penstock.controller.proposals import Proposal
 from penstock.engine.enact import Interruption, Outcome
 
@@ -23,6 +23,8 @@ def action_as_json(action: Action) -> dict[str, Any]:
         case MoveTask(operator, task, slot):
             move = {"action": "move task", "operator": operator, "task": task, "slot": slot.name}
             return {**move, "text": str(action)}
+        case SetTasks(operator, tasks):
+            return {"action": "set tasks", "operator": operator, "tasks": tasks, "text": str(action)}
         case AddMachine(machine):
             return {"action": "add machine", "machine": machine_as_json(machine), "text": str(action)}
         case RemoveMachine(name):

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.engine.runtime import Run
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot
-from penstock.topology.definition import Operator, Sink, Source
+from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 
 def status_of(run: Run, cluster_kind: str) -> dict[str, Any]:
@@ -71,6 +71,8 @@ def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any
         "batch_seconds": rates.batch_seconds,
         "backlog": run.backlog(name),
         "bad_rows": run.statistics.bad_rows(name),
+        "late_rows": run.statistics.late_rows(name) if isinstance(operator, Keyed) else None,
+        "state": [one.as_json() for one in run.statistics.kept(name)] if isinstance(operator, Keyed) else None,
         "throttled": run.query(name).intake.throttled,
     }
 

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from penstock.control.hands import controller_of
+from penstock.control.registry import Entry, starting
 from penstock.control.server import served
 from penstock.control.steering import Steering
 from penstock.controller.goals import Goal
 from penstock.engine.runtime import Run
 from penstock.monitor.events import EventKind
+from penstock.settings import Settings
 
 
 @contextmanager
 def steered(
-    run: Run, cluster_kind: str, request_stop: Callable[[bool], object], goal: Goal | None = None
+    run: Run,
+    cluster_kind: str,
+    request_stop: Callable[[bool], object],
+    goal: Goal | None = None,
+    entry: Entry | None = None,
 ) -> Iterator[Steering]:
     """Until the block is left; what is being changed then is rolled back first."""
     steering = Steering(run, cluster_kind, request_stop)
     with ExitStack() as until_the_end:
         until_the_end.callback(steering.close)
-        open_to_others(steering, run, until_the_end, goal)
+        open_to_others(steering, run, until_the_end, goal, entry)
         yield steering
 
 
-def open_to_others(steering: Steering, run: Run, until_the_end: ExitStack, goal: Goal | None) -> None:
+def found_from_the_start(topology: str, settings: Settings, own_process: bool) -> AbstractContextManager[Entry | None]:
+    """Until the block is left others find the topology, whether or not it can be steered yet."""
+    return starting(topology, own_process) if settings.control == "on" else nullcontext()
+
+
+def open_to_others(
+    steering: Steering, run: Run, until_the_end: ExitStack, goal: Goal | None, entry: Entry | None
+) -> None:
     """Serve the control interface, and start a controller if there is a goal."""
     if run.settings.control == "on":
-        until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings))
+        until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings, entry))
     if goal is not None:
         strategy = run.settings.strategy
         run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)

@@ -189,6 +189,17 @@ class Steering:
 
         return self._do("move", {"operator": operator, "task": task, "slot": slot}, propose, dry_run)
 
+    def repartition(self, operator: str, tasks: int, dry_run: bool = False) -> Json:
+        """The state of a keyed operator in another number of tasks. The operator stands still meanwhile; the others go
+        on, and its instances stay what and where they are."""
+        self._run.definition.operator(operator)
+        _at_least_one("tasks", tasks)
+
+        def propose() -> Proposal:
+            return Proposal(plans.set_tasks(operator, tasks))
+
+        return self._do("repartition", {"operator": operator, "tasks": tasks}, propose, dry_run)
+
     def cancel(self, number: int) -> Json:
         operation = self.operations.cancel(number)
         self._run.happened(EventKind.REQUEST, "it was to be cancelled", f"operation {number}")

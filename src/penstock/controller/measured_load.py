@@ -21,9 +21,10 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
     rateless = [name for name, one in snapshot.operators.items() if one.rate is None]
     if missing or rateless:
         why = _reasons(missing) if missing else f"{', '.join(rateless)}: nothing measured yet"
+        since = f"in the {snapshot.at - snapshot.since:.0f} s since the topology was started, resumed or last changed"
         raise PenstockError(
             "INCOMPLETE_SNAPSHOT",
-            f"what is measured is not enough to decide on ({why}).",
+            f"what was measured {since} is not enough to decide on ({why}).",
             "Ask again in a few seconds, or choose a strategy that needs no rates: storm.",
         )
     streams = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.cluster.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, diff
+from penstock.cluster.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks, diff
 from penstock.cluster.repair import follow_instances, repair
 from penstock.errors import PenstockError
 
@@ -47,6 +47,11 @@ def move_tasks(operator: str, slots: Mapping[int, Slot]) -> Plan:
     """Tasks of a keyed operator, by number."""
     moves = tuple(MoveTask(operator, task, slot) for task, slot in sorted(slots.items()))
     return Plan(moves, f"tasks of {operator} were to move")
+
+
+def set_tasks(operator: str, tasks: int) -> Plan:
+    """The number of tasks of a keyed operator."""
+    return Plan((SetTasks(operator, tasks),), f"{operator} was to have another number of tasks")
 
 
 def add_machines(machines: Collection[Machine]) -> Plan:

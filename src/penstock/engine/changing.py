@@ -9,10 +9,10 @@ from contextlib import suppress
 from itertools import islice
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.cluster.plan import MoveTask, SetInstances, diff
+from penstock.cluster.plan import MoveTask, Plan, SetInstances, SetTasks, Target, diff
 from penstock.cluster.repair import repair
 from penstock.engine import arrangement, repartition
-from penstock.engine.enact import Enactor, GiveUp, Interruption, Move, Placed
+from penstock.engine.enact import Enactor, GiveUp, Interruption, Move, Outcome, Placed, Status, Step
 from penstock.engine.observing import Seen
 from penstock.engine.repartition import Repartition
 from penstock.engine.runtime import Run
@@ -39,6 +39,38 @@ class Changes(Enactor):
     def __init__(self, run: Run) -> None:
         super().__init__(RunningEngine(run))
         self._run = run
+
+    def leads_to(self, plan: Plan) -> Target:
+        """As every plan; and for one that cuts state anew, how its tasks are dealt out then."""
+        match plan.actions:
+            case (SetTasks(operator, tasks),):
+                placement = self._run.placement
+                if self._tasks(operator) != tasks:
+                    repartition.check_repartition(self._run.definition, operator, tasks, placement.total(operator))
+                    placement = repartition.dealt_anew(placement, operator, tasks)
+                return Target(placement, self._run.host.cluster)
+        return super().leads_to(plan)
+
+    def carry_out(self, plan: Plan) -> Outcome:
+        match plan.actions:
+            case (SetTasks(operator, tasks),):
+                return self._cut_anew(plan, operator, tasks)
+        return super().carry_out(plan)
+
+    def _cut_anew(self, plan: Plan, operator: str, tasks: int) -> Outcome:
+        """It is not rolled back: Spark leaves the state as it was, or has cut it."""
+        if self._tasks(operator) == tasks:
+            return Outcome(plan, Status.NOTHING, f"{operator} has {tasks} tasks already")
+        began = time.monotonic()
+        done = self.repartition(operator, tasks)
+        reason = f"{tasks} tasks, not {done.tasks_before}; the operator stood still for {done.stopped_seconds:.1f} s"
+        steps = (Step(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
+        placed = Placed(interruptions=(Interruption(operator, done.stopped_seconds, None),))
+        return Outcome(plan, Status.DONE, reason, steps, placed, time.monotonic() - began)
+
+    def _tasks(self, operator: str) -> int | None:
+        found = self._run.definition.operator(operator)
+        return found.tasks if isinstance(found, Keyed) else None
 
     def repartition(self, operator: str, tasks: int) -> Repartition:
         """Cut the state of a keyed operator into another number of tasks: for more instances than it has tasks. The

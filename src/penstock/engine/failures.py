@@ -7,13 +7,18 @@ layers of Java and Python, and the driver finds the mark again.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sysconfig
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
 
@@ -31,8 +36,29 @@ _LOST = re.compile(
 )
 #: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
 _OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+#: Where PySpark tells of exceptions that are about a line of the user's.
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 #: Cython's frames have the name of the source that they were compiled from.
 _COMPILED = (".pyx", ".pxi", ".pxd")
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """What goes wrong here, on this thread, is told as one named error. PySpark logs such an exception when it is made,
+    as thousands of characters of JSON on standard error; it is not to."""
+    here = threading.get_ident()
+
+    def is_elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(is_elsewhere)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_elsewhere)
 
 
 class OperatorFailure(RuntimeError):

@@ -68,6 +68,9 @@ class Intake:
         self.fail = fail
         self._throttle = throttle
         self._patient_at_once = patient_at_once
+        #: Called when Spark asks what there is: it has finished the batch before, and written down what it did in it.
+        #: Told whether there was nothing to do the last time it asked.
+        self.between_batches: Callable[[bool], None] = lambda idle: None
         self._clock = clock
         self._supplies: list[Supply] = []
         #: Those that Spark has asked about since its last round. The order is that of its plan, not that of the inputs.
@@ -129,6 +132,7 @@ class Intake:
         """How much of this supply the next micro-batch may read; waits for rows when there are none. More than nothing
         means that the batch has begun."""
         if self._begins_round(supply):
+            self.between_batches(self.turn.empty_polls > 0)
             # Spark asks in the middle of a batch only when it has given it up; it will replay it.
             self._ready_round = self._await_rows() and not self.in_batch
         with self._gate:

@@ -7,7 +7,7 @@ import functools
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.channels.layout import channel_name
 from penstock.engine import bundle
-from penstock.engine.failures import named_error, tells_of_lost_executors
+from penstock.engine.failures import named_error, tells_of_lost_executors, told_once
 from penstock.engine.feeds import Asked, Batch, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
@@ -26,7 +26,9 @@ from penstock.engine.operator_frames import AnyFeed, Environment, FrameBuilder
 from penstock.engine.pacing import FIRST_ROWS_OF_SQL, Pacer
 from penstock.engine.sink_writers import BatchWriter, check_staged, finish_files
 from penstock.engine.spark_internals import QueryIdentity
+from penstock.engine.state_account import StateAccounts
 from penstock.engine.state_placement import StatePlacer
+from penstock.engine.window_ages import Born
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.sources.specs import DataframeSource, FileSource
@@ -67,6 +69,8 @@ class OperatorQuery:
         self.feeds: list[AnyFeed] = []
         #: What Spark was asked for, by batch, for the newest batches.
         self.asked: dict[int, Asked] = {}
+        #: Of keyed operators: what Spark tells of their state.
+        self.accounts: StateAccounts | None = None
         #: When the batch began, where no feed was asked for its rows.
         self._wanted_at = 0.0
         #: Whether its bundles do the work, and not Spark SQL.
@@ -82,6 +86,7 @@ class OperatorQuery:
             # Some stateful operators need one batch without rows after a batch with rows: do not make them wait.
             patient_at_once=not isinstance(operator, Keyed),
         )
+        self.intake.between_batches = self._between_batches
         self._session = environment.spark.newSession()
         if isinstance(operator, Keyed):
             self._session.conf.set("spark.sql.shuffle.partitions", str(operator.tasks))
@@ -96,6 +101,7 @@ class OperatorQuery:
 
     # Starting
 
+    @told_once()
     def start(self) -> None:
         """Start the query. No row gets in before `intake.open()`."""
         self._runs = True
@@ -136,10 +142,15 @@ class OperatorQuery:
         while len(self.asked) > REMEMBERED_BATCHES:
             self.asked.pop(next(iter(self.asked)))
         # Bundles that get their rows from Spark SQL cannot know how old these are.
-        held = [feed.batch for feed in self.feeds if feed.batch.rows]
-        born = [min(b.born_from for b in held), max(b.born_to for b in held)] if held else [time.time()] * 2
-        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born))
+        born = _born(feed.batch for feed in self.feeds)
+        if self.accounts is not None:
+            born = self.accounts.born(born)
+        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born or [time.time()] * 2))
         return True
+
+    def _between_batches(self, idle: bool) -> None:
+        if self.accounts is not None:
+            self.accounts.between_batches(self.query, idle)
 
     def _check_replay(self, batch: int) -> None:
         """A batch that was published before has the rows that it had then. If Spark's checkpoint has fallen behind the
@@ -170,6 +181,7 @@ class OperatorQuery:
         slot = self.seats.ran_on(report)
         return replace(report, segments=tuple(replace(segment, slot=slot) for segment in report.segments))
 
+    @told_once()
     def _write_batch(self, writer: BatchWriter, frame: DataFrame, batch: int) -> None:
         try:
             if self.wants(batch):
@@ -198,6 +210,8 @@ class OperatorQuery:
             self.environment.published(reports[0], taken)
             for report in reports[1:]:
                 self.environment.published(report, [self._handed_on(report)])
+        if self.accounts is not None:
+            self.accounts.published(batch, _born(taken), sum(reports[0].rows_out.values()), new)
         if not self.feeds:
             self._wait_for_room()
 
@@ -297,7 +311,10 @@ class OperatorQuery:
         if self.failure is not None or self.query is None:
             return
         try:
-            problem = None if self.query.isActive else self.query.exception()
+            if self.query.isActive:
+                return
+            with told_once():
+                problem = self.query.exception()
             if problem is not None:
                 self.fail(problem)
         except (Py4JError, OSError) as error:  # the JVM of the driver is gone
@@ -328,6 +345,12 @@ class OperatorQuery:
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.query.stop()
+
+
+def _born(taken: Iterable[Batch]) -> Born | None:
+    """When the first and the last row of what was read came into the topology."""
+    held = [one for one in taken if one.rows]
+    return (min(one.born_from for one in held), max(one.born_to for one in held)) if held else None
 
 
 def _busy_of_chain(bundles: Sequence[BundleReport]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,9 +13,10 @@ from penstock.engine.keeping import Restarts
 from penstock.engine.manifest import BundleReport
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.splitting import Bundle, bundles_of
+from penstock.engine.state_account import StateAccounts
 from penstock.errors import PenstockError
 from penstock.monitor.sampling import place_of
-from penstock.topology.definition import Source
+from penstock.topology.definition import Keyed, Operator, Source
 
 if TYPE_CHECKING:
     from penstock.engine.runtime import Run
@@ -34,6 +36,8 @@ class Queries:
         #: Held for a moment, while it is decided whether rows are let in: whoever pauses, resumes or ends a run and
         #: whoever starts a query do that one after the other, so that no query misses what was decided for all.
         self.gates = threading.RLock()
+        #: Of keyed operators, over all the queries that run one: what Spark tells of their state.
+        self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
 
     def all(self) -> list[OperatorQuery]:
@@ -137,6 +141,7 @@ class Queries:
                 raise PenstockError(
                     "STOPPING", f'the topology has stopped: "{name}" is not started again.', "Run it again."
                 )
+            query.accounts = self._accounts_of(query.operator)
             self.by_operator.update(dict.fromkeys(chain, query))
             query.intake.pause(run.paused and isinstance(query.operator, Source))
             if run.draining and query.emits_by_itself:
@@ -163,6 +168,14 @@ class Queries:
         """Let a source emit nothing more. One that Spark drives has to be stopped as well."""
         source.intake.close()
         source.intake.expect_nothing_more()
+
+    def _accounts_of(self, operator: Operator) -> StateAccounts | None:
+        if not isinstance(operator, Keyed):
+            return None
+        if operator.name not in self._accounts:
+            tell = functools.partial(self._run.accounted, operator.name)
+            self._accounts[operator.name] = StateAccounts(operator.output_mode, tell)
+        return self._accounts[operator.name]
 
     def _seats(self, operator: str) -> Seats:
         arrangement, slots = self._run.arrangement, self._run.host.slots

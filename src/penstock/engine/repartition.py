@@ -67,10 +67,18 @@ def check_repartition(definition: TopologyDefinition, operator: str, tasks: int,
         keyed = ", ".join(one.name for one in definition.operators if isinstance(one, Keyed)) or "none"
         raise _failed(f'"{operator}" is no keyed operator of this topology.', f"Its keyed operators are: {keyed}.")
     if tasks < instances:
-        raise _failed(f'"{operator}" has {instances} instances, too many for {tasks} tasks.', "Reduce them first.")
+        raise _failed(
+            f'"{operator}" has {instances} instances, too many for {tasks} tasks.',
+            f"First: penstock set-instances {operator} {tasks}",
+        )
     if tasks == found.tasks:
         raise _failed(f'"{operator}" has {tasks} tasks already.', "Nothing was changed.")
     return found
+
+
+def dealt_anew(placement: Placement, operator: str, tasks: int) -> Placement:
+    """So many tasks of an operator on the slots where its instances are."""
+    return Placement(placement.instances, {**placement.tasks, operator: deal_tasks(tasks, placement.of(operator))})
 
 
 def recorded_tasks(catalog: Catalog) -> dict[str, int]:
@@ -143,9 +151,9 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
                 else "It goes on with the tasks it had.",
             ) from error
         record_tasks(run.catalog, operator, tasks)
-        dealt = deal_tasks(tasks, run.placement.of(operator))
-        placement = Placement(run.placement.instances, {**run.placement.tasks, operator: dealt})
+        placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
+    run.placed_anew(time.time())
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
     run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
     return report

@@ -26,9 +26,11 @@ from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.queries import Queries
 from penstock.engine.slots import to_nobody
+from penstock.engine.state_account import StateAccount
 from penstock.engine.state_folder import StateFolder
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.kept_state import left_in_words, left_inside
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.snapshot import Snapshot
@@ -69,6 +71,8 @@ class Run:
         self.draining = False
         self.has_stopped = False
         self._drained_at_stop = False
+        #: In words, once it has stopped.
+        self.how_it_ended = ""
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
         self._monitoring: Monitoring | None = None
@@ -174,6 +178,23 @@ class Run:
             self._measurements().published(report, taken)
         for listener in self._listeners:
             listener(report)
+
+    def accounted(self, operator: str, account: StateAccount) -> None:
+        """What Spark tells of the state of a keyed operator after a batch; on the thread of its query."""
+        if account.late_rows and not self.statistics.late_rows(operator):
+            self.happened(
+                EventKind.NOTICE,
+                f"{account.late_rows:,} rows came too late for its watermark and were dropped; those that follow are "
+                "counted as late rows",
+                operator,
+            )
+        self.statistics.keep(operator, account.kept, account.late_rows)
+        if account.late_rows and self.settings.monitoring == "on":
+            self.monitor.dropped(operator, account.late_rows, time.time())
+
+    def left_inside(self) -> dict[str, int]:
+        """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
+        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
         """Have this called with the report of every batch that is published, on the thread of its query."""
@@ -298,7 +319,7 @@ class Run:
         that is stopped stays as it was stopped."""
         if self.has_stopped:
             return self._drained_at_stop
-        drained = self._drained_at_stop = drain and self._drain()
+        drained = self._drained_at_stop = self._drain() if drain else self._has_arrived()
         self.has_stopped = True
         # The last first; each is done whatever becomes of the others.
         with ExitStack() as ending:
@@ -309,6 +330,14 @@ class Run:
             self.host.slots.forget(self._slots_changed)
             self.host.slots.happened = to_nobody
         return drained
+
+    def _has_arrived(self) -> bool:
+        """Whether everything is where it was to go, without waiting for it."""
+        if self._environment is None or not self.started_at:
+            return False
+        with suppress(PenstockError, OSError):  # the catalog may be what went wrong
+            return self.drained if self.draining else all(query.drained for query in self.queries.all())
+        return False
 
     def _end_queries(self) -> None:
         with self.queries.replacing:  # whoever is replacing one finishes that first; nobody begins after it
@@ -328,7 +357,10 @@ class Run:
         if self._monitoring is None:
             return
         how = "everything had reached the sinks" if drained else "rows were still on their way, and are kept"
-        self.happened(EventKind.STOPPED, how, self.definition.name)
+        if left := self.left_inside():
+            how = f"{how}; left inside, in windows that are still open: {left_in_words(left)}"
+        self.how_it_ended = how
+        self.happened(EventKind.STOPPED, how, self.definition.name, fields={"left_inside": left})
         self._monitoring.close()
 
     def begin_drain(self) -> None:

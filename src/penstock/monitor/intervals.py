@@ -41,6 +41,9 @@ class Collector:
     def see(self, operator: str, levels: Levels) -> None:
         self._totals(levels.at, operator).see(levels)
 
+    def drop(self, operator: str, late_rows: int, at: float) -> None:
+        self._totals(at, operator).late_rows += late_rows
+
     def close(self, now: float) -> list[Interval]:
         """Those that are over and not handed out yet, the oldest first; none for a time in which nothing came."""
         over = self._index(now)

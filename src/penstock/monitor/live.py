@@ -12,6 +12,7 @@ from itertools import pairwise
 from ddsketch import DDSketch
 
 from penstock.engine.manifest import BatchReport
+from penstock.monitor.kept_state import KeptState
 
 #: Latency is known to this relative error.
 LATENCY_ERROR = 0.01
@@ -50,6 +51,8 @@ class LiveStatistics:
         self._total_in: dict[str, int] = {}
         self._total_out: dict[str, int] = {}
         self._bad_rows: dict[str, int] = {}
+        self._late_rows: dict[str, int] = {}
+        self._kept: dict[str, tuple[KeptState, ...]] = {}
         self._batches: dict[str, int] = {}
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
@@ -161,6 +164,22 @@ class LiveStatistics:
     def bad_rows(self, operator: str) -> int:
         with self._lock:
             return self._bad_rows.get(operator, 0)
+
+    def keep(self, operator: str, kept: tuple[KeptState, ...], late_rows: int) -> None:
+        """What a keyed operator keeps after its newest batch, and the rows that came too late for it."""
+        with self._lock:
+            self._kept[operator] = kept
+            self._late_rows[operator] = self._late_rows.get(operator, 0) + late_rows
+
+    def kept(self, operator: str) -> tuple[KeptState, ...]:
+        """The state of a keyed operator; nothing before its first batch."""
+        with self._lock:
+            return self._kept.get(operator, ())
+
+    def late_rows(self, operator: str) -> int:
+        """Rows that its watermark has dropped since the start of this run."""
+        with self._lock:
+            return self._late_rows.get(operator, 0)
 
     def latency(self, operator: str) -> Latency:
         """Over the whole run."""

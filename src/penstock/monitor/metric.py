@@ -82,6 +82,12 @@ _LIST = (
     ),
     _sum("rows_out", "rows", "Rows emitted, on all outputs. Of a stream: rows its producer emitted on it.", _ANY),
     _sum("bad_rows", "rows", "Rows that the function could not handle: skipped, or sent to the dead-letter output."),
+    _sum(
+        "late_rows",
+        "rows",
+        "Rows that a keyed operator dropped because its watermark had passed them. Rows of one key and window that an "
+        "aggregate combined before they reached its state count as one.",
+    ),
     _sum("bytes_in", "bytes", "Bytes of the rows read, in memory.", _PLACED),
     _sum("bytes_out", "bytes", "Bytes of the segments written.", _PLACED),
     _sum(
@@ -119,8 +125,9 @@ _LIST = (
     Metric(
         "latency",
         "sketch",
-        "From when a row was due at its source to when its batch was published at the sink: a DDSketch, with a "
-        "relative error of at most 1% in every quantile.",
+        "From when a row was due at its source to when its batch was published at the sink; of a result that waited "
+        "in a window, from when the rows of that window were due. A DDSketch, with a relative error of at most 1% in "
+        "every quantile.",
         Fold.MERGE,
         (Of.SINK,),
     ),

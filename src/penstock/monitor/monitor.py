@@ -54,6 +54,12 @@ class Monitor:
             with self._lock:
                 self._collector.add(sample)
 
+    def dropped(self, operator: str, late_rows: int, at: float) -> None:
+        """Rows that came too late for the operator's watermark; known only after their batch."""
+        if self.store is not None:
+            with self._lock:
+                self._collector.drop(operator, late_rows, at)
+
     def look(self, operator: str, levels: Levels) -> None:
         """What an operator looks like, with or without a batch."""
         self._window.see(operator, levels)

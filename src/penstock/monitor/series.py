@@ -75,6 +75,7 @@ def _operator(
         "rows": totals.rows,
         "rows_out": sum(totals.rows_out.values()),
         "bad_rows": totals.bad_rows,
+        "late_rows": totals.late_rows,
         "bytes_in": total([slot.bytes_in for slot in slots]),
         "bytes_out": total([slot.bytes_out for slot in slots]),
         "busy_seconds": total([slot.busy for slot in slots]),

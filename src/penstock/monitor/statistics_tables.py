@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from penstock.monitor.metric import METRICS, Fold, Metric
 
 #: Raise it with every change of the tables, hence of the stored metrics; a store with a higher number is left alone.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 tables = sa.MetaData()
 
@@ -81,3 +81,15 @@ events = sa.Table(
     _name("fields"),
     sqlite_with_rowid=False,
 )
+
+
+def add_missing_metrics(connection: sa.Connection) -> None:
+    """A store of an older Penstock gets columns for the metrics that have come since: what it has stays, and had not
+    been measured."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(statistics.name)}
+    missing = [column for column in statistics.c if column.name not in there]
+    # Another topology may be adding them at the same time; SQLite's have a file each.
+    unless = "" if connection.dialect.name == "sqlite" else "IF NOT EXISTS "
+    for column in missing:
+        what = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
+        connection.execute(sa.text(f"ALTER TABLE {statistics.name} ADD COLUMN {unless}{what}"))

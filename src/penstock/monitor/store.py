@@ -46,6 +46,7 @@ class StatisticsStore:
         """Open the store at an SQLite or PostgreSQL URL, and create its tables if they are missing."""
         database = Database.open(url, retries=retries, content=STATISTICS)
         database.prepare(tables.meta, tables.SCHEMA_VERSION)
+        database.run(tables.add_missing_metrics)
         blocks = database.run(lambda connection: _enter_blocks(connection, database, topology))
         return StatisticsStore(database, topology, settings or Settings(), blocks)
 

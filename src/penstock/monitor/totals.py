@@ -63,6 +63,7 @@ class OperatorTotals:
     rows_in: dict[str, int] | None = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     bad_rows: int = 0
+    late_rows: int = 0
     waiting: float | None = 0.0
     overhead: float | None = 0.0
     #: Spark accounts for a batch only after it: these are the sums of so many of the batches.
@@ -122,6 +123,7 @@ class OperatorTotals:
         self.rows_in = plus_each(self.rows_in, other.rows_in)
         _add_each(self.rows_out, other.rows_out)
         self.bad_rows += other.bad_rows
+        self.late_rows += other.late_rows
         self.waiting = plus(self.waiting, other.waiting)
         self.overhead = plus(self.overhead, other.overhead)
         _add_each(self.overhead_parts, other.overhead_parts)

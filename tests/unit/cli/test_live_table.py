@@ -49,6 +49,13 @@ def test_bad_rows_only_where_there_are_some():
     assert "bad rows 3" in plain_line(bad)
 
 
+def test_late_rows_only_where_there_are_some():
+    assert "late" not in drawn(VIEW)[1]
+    late = dataclasses.replace(VIEW, operators=(SPOUT, dataclasses.replace(SPLIT, late_rows=4), OUT))
+    assert "late" in drawn(late)[1]
+    assert "late rows 4" in plain_line(late)
+
+
 def test_what_a_user_should_know():
     throttled = dataclasses.replace(SPOUT, throttled=True)
     view = dataclasses.replace(

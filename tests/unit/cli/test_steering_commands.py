@@ -126,6 +126,7 @@ def test_actions_are_followed_to_their_end(command: Command, running: Running, s
     assert command("set-instances", "split", "3")[0] == 0
     assert command("set-instances", "split", "127.0.0.2/0=1", "127.0.0.3/0=2")[0] == 0
     assert command("move", "count", "3", "127.0.0.2/0")[0] == 0
+    assert command("repartition", "count", "8")[0] == 0
     assert command("pause") == (0, "pause, as asked\n")
     assert command("resume") == (0, "resume, as asked\n")
     assert [call[0:1] + call[2:] for call in steering.called] == [
@@ -135,6 +136,7 @@ def test_actions_are_followed_to_their_end(command: Command, running: Running, s
         ("set-instances", "split", 3, None),
         ("set-instances", "split", None, {"127.0.0.2/0": 1, "127.0.0.3/0": 2}),
         ("move", "count", 3, "127.0.0.2/0"),
+        ("repartition", "count", 8),
         ("pause",),
         ("resume",),
     ]
@@ -163,6 +165,11 @@ def test_what_is_rolled_back_is_not_done(command: Command, running: Running, ste
         (["set-instances", "split", "127.0.0.2/0=0"], "BAD_COMMAND"),
         (["set-instances", "nobody", "2"], "UNKNOWN_OPERATOR"),
         (["move", "count", "-1", "x"], "BAD_COMMAND"),
+        (["repartition", "count"], "BAD_COMMAND"),
+        (["repartition", "count", "0"], "BAD_COMMAND"),
+        (["repartition", "count", "many"], "BAD_COMMAND"),
+        (["repartition", "count", "1000000"], "BAD_REQUEST"),
+        (["repartition", "nobody", "4"], "UNKNOWN_OPERATOR"),
         (["cancel"], "NO_SUCH_OPERATION"),
         (["cancel", "9"], "NO_SUCH_OPERATION"),
         (["status", "-t", "other"], "NOTHING_RUNS"),

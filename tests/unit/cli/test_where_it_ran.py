@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from penstock.cli.summary import OperatorSummary, Summary, nothing_ran
 from penstock.cli.summary_page import print_summary, verdict
 from penstock.cli.where import BundlePlace, Places, TaskPlace
+from penstock.monitor.kept_state import KeptState, Kind
 from penstock.monitor.live import Latency, OperatorRates
 
 RIGHT = Places((BundlePlace("m1/0", 2, "0", ("0",)),), (), {"m1/0": ("0",)})
@@ -95,3 +97,36 @@ def test_the_page_shows_plan_and_observation_side_by_side():
 def test_what_did_not_get_through_is_said():
     assert "Not drained: 4 rows" in page(summary(RIGHT, drained=False))
     assert "before any row" in page(nothing_ran("flow", "local"))
+
+
+def holding(*kept: KeptState, late_rows: int = 0, resumable: bool = False, drained: bool = True) -> Summary:
+    one = summary(RIGHT, drained=drained)
+    operator = replace(one.operators[0], name="windows", kind="keyed", kept=kept, late_rows=late_rows)
+    return replace(one, operators=(operator,), resumable=resumable)
+
+
+OPEN = KeptState(Kind.AGGREGATE, 1200, open=True)
+
+
+def test_windows_that_are_still_open_are_not_delivered():
+    text = page(holding(OPEN))
+    assert "everything that the sources emitted has reached the sinks" not in text
+    assert 'Left inside, in windows that are still open: 1,200 results in "windows"' in text
+    assert "they are never emitted" in text
+    assert "the next run on this state emits them" in page(holding(OPEN, resumable=True))
+    assert holding(OPEN).as_json()["left_inside"] == {"windows": 1200}
+    undrained = page(holding(OPEN, drained=False))
+    assert "Not drained: 4 rows" in undrained
+    assert "1,200 results" in undrained
+
+
+def test_state_that_is_kept_by_design_is_told_of_and_not_missed():
+    text = page(holding(KeptState(Kind.AGGREGATE, 1200)))
+    assert "Drained: everything that the sources emitted has reached the sinks." in text
+    assert 'State: "windows" keeps 1,200 rows of results, all of which were emitted.' in text
+    assert holding(KeptState(Kind.AGGREGATE, 1200)).as_json()["left_inside"] == {}
+
+
+def test_late_rows_are_told_of():
+    assert 'Late: "windows" dropped 7 rows that came after its watermark had passed.' in page(holding(late_rows=7))
+    assert "Late:" not in page(holding())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.registry import Running, all_running, find, registered, registry_folder
+from penstock.control.registry import Phase, Running, _is_held, all_running, find, registered, registry_folder, starting
 from penstock.errors import PenstockError
 
 
@@ -71,6 +71,28 @@ def test_none_and_several_are_named_errors() -> None:
             find("nobody")
         assert error.value.name == "NOTHING_RUNS"
         assert "page_load:3" in str(error.value)
+
+
+def test_it_is_found_from_the_begin_of_its_start_to_its_very_end() -> None:
+    with starting("word_count", own_process=True) as entry:
+        [found] = all_running()
+        assert (found.phase, found.url, found.pid, found.own_process) == (Phase.STARTING, "", os.getpid(), True)
+        entry.opened("http://127.0.0.1:1", "secret", "/state")
+        [found] = all_running()
+        assert (found.phase, found.url, found.token) == (Phase.RUNNING, "http://127.0.0.1:1", "secret")
+        entry.ending("Drained.")
+        entry.ending()
+        [found] = all_running()
+        assert (found.phase, found.url, found.token, found.how) == (Phase.ENDING, "", "", "Drained.")
+    assert all_running() == []
+
+
+def test_who_has_an_older_file_open_does_not_take_it_for_one_of_the_dead() -> None:
+    """Between opening a file and looking at its lock the topology may have written a new one under the same name."""
+    with starting("word_count") as entry, entry.path.open() as older:
+        entry.opened("http://127.0.0.1:1", "secret", "/state")
+        assert _is_held(older.fileno())
+        assert [one.phase for one in all_running()] == [Phase.RUNNING]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

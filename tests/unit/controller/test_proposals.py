@@ -73,6 +73,8 @@ def test_what_was_not_heard_of_is_refused() -> None:
         with pytest.raises(PenstockError) as error:
             measured_load(found)
         assert error.value.name == "INCOMPLETE_SNAPSHOT"
+        age = found.at - found.since
+        assert f"in the {age:.0f} s since the topology was started, resumed or last changed" in error.value.message
     with pytest.raises(PenstockError):
         measured_load(snapshot(silent, YOUNG), on_demand=True)
     measured_load(snapshot(Gap("work", "cpu_utilisation", "not known", grave=False)))

@@ -83,6 +83,7 @@ class FakeQuery(OperatorQuery):
         self.feeds = []
         self.query = None
         self.state = None
+        self.accounts = None
         self.active = False
         self._failing = threading.Lock()
         self._runs = False
@@ -127,12 +128,16 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
         topology = Topology("t")
         rows = topology.source("rows", source or sources.rate(1))
         topology.sink("out", sinks.noop(), inputs=rows)
-        slots = SimpleNamespace(usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None)
+        slots = SimpleNamespace(
+            usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None, forget=lambda listener: None
+        )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
         made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining="off"))  # type: ignore[arg-type]
         made._environment = SimpleNamespace()  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
-        made._monitoring = SimpleNamespace(monitor=SimpleNamespace(restart=lambda at: None))  # type: ignore[assignment]
+        monitor = SimpleNamespace(restart=lambda at: None)
+        made._monitoring = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]
+        made.started_at = 1.0
         made.queries.start_all()
         made.queries.let_all_in()
         return made
@@ -283,3 +288,20 @@ def test_nothing_is_started_again_once_the_run_has_stopped(make: Callable[..., R
     with pytest.raises(PenstockError) as error:
         run.queries.start_again("rows")
     assert error.value.name == "STOPPING"
+
+
+def test_a_run_that_was_drained_before_it_is_stopped_has_delivered_everything(make: Callable[..., Run]) -> None:
+    """`penstock run` waits by itself, and then stops at once: the event said that rows were still on their way."""
+    run = make()
+    run.begin_drain()
+    for query in run.queries.all():
+        query.intake.turn.empty_polls = 2
+        query.feeds = []
+    assert run.stop(drain=False)
+    assert run.how_it_ended == "everything had reached the sinks"
+
+
+def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., Run]) -> None:
+    run = make()
+    assert not run.stop(drain=False)
+    assert run.how_it_ended == "rows were still on their way, and are kept"

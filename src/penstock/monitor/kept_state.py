@@ -1,0 +1,66 @@
+"""What a keyed operator keeps inside, in rows of its state, and whether their results are still to come.
+
+A count that is told with every batch keeps its rows by design: everything it knows was emitted. A window that waits for
+its watermark holds results that nobody has seen yet. Only the second is something that has not arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What the state is for."""
+
+    AGGREGATE = "aggregate"
+    JOIN = "join"
+    DISTINCT = "distinct"
+    #: transformWithState and the like: only the user knows.
+    OWN = "own"
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """The state of one stateful step of an operator, after its newest batch."""
+
+    kind: Kind
+    rows: int
+    #: Whether results of these rows are emitted only when the watermark has passed them.
+    open: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": str(self.kind), "rows": self.rows, "open": self.open}
+
+    @staticmethod
+    def parse(fields: Mapping[str, Any]) -> KeptState:
+        return KeptState(Kind(fields["kind"]), fields["rows"], fields["open"])
+
+    def __str__(self) -> str:
+        if self.open:
+            results = "1 result" if self.rows == 1 else f"{self.rows:,} results"
+            return f"{results} of windows that are still open"
+        rows, verb = ("1 row", "is") if self.rows == 1 else (f"{self.rows:,} rows", "are")
+        return {
+            Kind.AGGREGATE: f"{rows} of results, all of which were emitted",
+            Kind.JOIN: f"{rows} that {verb} kept in case a row comes that they join with",
+            Kind.DISTINCT: f"{rows} that tell what was seen before",
+            Kind.OWN: f"{rows} of its function's own state",
+        }[self.kind]
+
+
+def open_rows(kept: Iterable[KeptState]) -> int:
+    """Results that are not emitted yet."""
+    return sum(one.rows for one in kept if one.open)
+
+
+def left_inside(kept: Mapping[str, Iterable[KeptState]]) -> dict[str, int]:
+    """By operator, the results that are not emitted yet, where there are any."""
+    return {name: rows for name, states in kept.items() if (rows := open_rows(states))}
+
+
+def left_in_words(left: Mapping[str, int]) -> str:
+    """For a line of a page or an event; empty if nothing is left."""
+    return ", ".join(f'{rows:,} {"result" if rows == 1 else "results"} in "{name}"' for name, rows in left.items())

@@ -1,0 +1,91 @@
+"""`penstock stop` beside `penstock run`, each in a process of its own: what is over when it returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.control.registry import FOLDER_VARIABLE
+from penstock.engine.state_folder import StateFolder
+
+SECONDS = 150.0
+FLOW = """\
+from penstock import Topology, sinks, sources
+
+topology = Topology("stopped")
+lines = topology.source("lines", sources.rate(200, sources.sentences()))
+topology.sink("out", sinks.noop(), inputs=lines)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    source = str(Path(penstock.__file__).parents[1])
+    return os.environ | {"PYTHONPATH": source, FOLDER_VARIABLE: str(tmp_path / "running")}
+
+
+@pytest.fixture
+def run(environment: dict[str, str], tmp_path: Path) -> Iterator[Any]:
+    (tmp_path / "flow.py").write_text(FLOW)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "penstock", "run", str(tmp_path / "flow.py"), "--state", str(tmp_path / "state")]
+        with (tmp_path / "out").open("wb") as out:
+            started.append(subprocess.Popen(words, stdout=out, stderr=out, env=environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+            one.wait()
+
+
+def command(environment: dict[str, str], *words: str) -> Any:
+    words = (sys.executable, "-m", "penstock", *words, "--json")
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
+    return json.loads(done.stdout)
+
+
+def until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def test_when_stop_returns_the_process_has_ended_and_its_state_is_free(
+    run: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    process = run()
+
+    def phases() -> list[str]:
+        return [one["phase"] for one in command(environment, "ps")["running"]]
+
+    until(lambda: phases() == ["starting"], "it is seen while it starts")
+    assert command(environment, "status")["state"] == "starting"
+    stopped = command(environment, "stop")
+    assert (stopped["ended"], stopped["how"]) == (True, "It was stopped before any row was read.")
+    assert process.poll() == 0
+    StateFolder.hold(str(tmp_path / "state")).release()
+
+    process = run()
+    until(lambda: phases() == ["running"], "it runs")
+    until(lambda: command(environment, "status")["operators"][1]["rows_in"] > 0, "rows flow")
+    stopped = command(environment, "stop")
+    assert stopped["ended"]
+    assert stopped["how"].startswith("Drained: everything")
+    assert process.poll() == 0, "it was gone when `stop` returned"
+    StateFolder.hold(str(tmp_path / "state")).release()
+    assert re.search("Drained: ", (tmp_path / "out").read_text())
