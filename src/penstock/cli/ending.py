@@ -81,8 +81,14 @@ def ask(process: Process, client: Callable[[Running], Client], body: Json, deadl
         if not body["dry_run"]:
             process.terminate()
         return _answer(body, "it is being started, and stops before any row is read")
-    with client(seen) as connected:
-        return connected.post("stop", body)
+    try:
+        with client(seen) as connected:
+            return connected.post("stop", body)
+    except PenstockError as problem:
+        after = process.entry()
+        if problem.name == "UNREACHABLE" and (after is None or after.phase is Phase.ENDING):
+            return _answer(body, "it is ending already")  # it has come to its own end at this very moment
+        raise
 
 
 def _answer(body: Json, reason: str) -> Json:

@@ -23,6 +23,7 @@ from penstock.engine.runtime import Run
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.history import POINTS, HistoryQuery
+from penstock.monitor.kept_state import left_in_words
 from penstock.monitor.series import By
 from penstock.monitor.snapshot import Snapshot
 from penstock.strategies.mapping.chains import why_apart
@@ -224,6 +225,8 @@ class Steering:
     def stop(self, drain: bool = True, dry_run: bool = False) -> Json:
         """Ask for the end, and wait for nothing: what is under way reaches the sinks first, unless it is not to."""
         reason = f"it stops {'after everything has reached the sinks' if drain else 'at once'}"
+        if left := self._run.left_inside():
+            reason = f"{reason}; results of windows that are open then stay inside (now: {left_in_words(left)})"
         if not dry_run:
             self._run.happened(EventKind.REQUEST, reason, "stop")
             self._request_stop(drain)

@@ -17,8 +17,10 @@ from control_fixtures import registry
 from fake_steering import FakeSteering
 
 from penstock.cli.main import main
+from penstock.control.client import Client
 from penstock.control.registry import all_running, starting
 from penstock.control.server import served
+from penstock.errors import PenstockError
 from penstock.settings import Settings
 
 __all__ = ["registry"]
@@ -126,6 +128,19 @@ def test_no_wait_and_a_time_exclude_each_other(command: Command, process: subpro
     code, text = command("stop", "--no-wait", "--timeout", "3s")
     assert (code, text.partition(":")[0]) == (2, "BAD_COMMAND")
     assert process.poll() is None
+
+
+def test_one_that_ends_at_this_very_moment_is_waited_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with starting("word_count") as entry:
+        entry.opened("http://127.0.0.1:9", "secret", "/state")
+
+        def post(client: Client, path: str, body: object = None) -> dict[str, Any]:
+            entry.ending("Drained.")
+            threading.Timer(0.3, entry.path.unlink).start()
+            raise PenstockError("UNREACHABLE", "it does not answer.", "It may be about to end.")
+
+        monkeypatch.setattr(Client, "post", post)
+        assert command("stop") == (0, f"word_count:{os.getpid()} has ended. Drained.\n")
 
 
 class Stoppable(FakeSteering):
