@@ -17,8 +17,9 @@ from steered import check_everything, steered
 from written_rows import WAIT
 
 from penstock import PenstockError
-from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.cluster.plan import MoveTask, Plan, RemoveMachine, SetInstances
+from penstock.cluster import standalone
+from penstock.cluster.model import Placement, Slot
+from penstock.cluster.plan import MoveTask, Plan, RemoveMachine, SetInstances, diff
 from penstock.controller import plans
 from penstock.engine.changing import Changes
 from penstock.engine.enact import Outcome, Status
@@ -167,7 +168,6 @@ def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, runn
     host: SparkHost = standalone_host
     slots = host.cluster.slots
     with running(steered(tmp_path, RATE), host, settings=SETTINGS) as run:
-        changes = Changes(run)
         flowing(run)
 
         # A whole machine is lost with its worker: everything is placed on the other, and comes back with it.
@@ -184,25 +184,62 @@ def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, runn
         assert "fault" in kinds
         assert "recovery" in kinds
 
-        # A machine that dies while it is added: rolled back, and nothing of it is left.
+        flowing(run)
+        drain_and_check(run, tmp_path)
+
+
+def kill_worker(host: SparkHost, machine: str, begun: Callable[[], bool]) -> threading.Thread:
+    """Once this has begun, and as soon as the machine has a worker, it dies."""
+
+    def kill_it() -> None:
+        deadline = time.monotonic() + WAIT
+        while time.monotonic() < deadline:
+            if begun() and (found := processes_on(host, machine, "org.apache.spark.deploy.worker.Worker")):
+                os.kill(found[0], signal.SIGKILL)
+                return
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill_it)
+    killer.start()
+    return killer
+
+
+@pytest.mark.live
+@pytest.mark.timeout(600)
+def test_a_machine_that_dies_while_it_is_added(
+    standalone_host, running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host: SparkHost = standalone_host
+    names = host.cluster.names
+    with running(steered(tmp_path, RATE), host, settings=SETTINGS) as run:
+        changes = Changes(run)
+        flowing(run)
+        planned = run.placement
+
+        # It comes back by itself in time, from before it was there or from under the work that it was given: what was
+        # asked for is done.
+        for begun in (lambda: True, lambda: changes.step.startswith("place")):
+            [new] = host.provider.upcoming(1)
+            killer = kill_worker(host, new.name, begun)
+            tag = SetInstances("tag", {new.slots[0]: 2})
+            done(changes.carry_out(Plan((*plans.add_machines([new]).actions, tag))))
+            killer.join()
+            assert dict(run.placement.of("tag")) == {new.slots[0]: 2}
+            until(run, lambda: run.arrangement.requested == run.placement, "everything is placed as planned")
+            flowing(run)
+            assert any("had ended" in event.reason for event in run.events.since(0)), "its end is told"
+            done(changes.carry_out(Plan((*diff(run.placement, planned), RemoveMachine(new.name)))))
+
+        # It does not come back: rolled back, and nothing of it is left.
+        monkeypatch.setattr(standalone, "MOST_RESTARTS", 0)
         [new] = host.provider.upcoming(1)
-
-        def kill_it() -> None:
-            deadline = time.monotonic() + WAIT
-            while time.monotonic() < deadline:
-                if found := processes_on(host, new.name, "org.apache.spark.deploy.worker.Worker"):
-                    os.kill(found[0], signal.SIGKILL)
-                    return
-                time.sleep(0.05)
-
-        killer = threading.Thread(target=kill_it)
-        killer.start()
-        plan = Plan((*plans.add_machines([new]).actions, SetInstances("tag", {new.slots[0]: 2})))
-        outcome = changes.carry_out(plan)
+        killer = kill_worker(host, new.name, lambda: True)
+        outcome = changes.carry_out(Plan((*plans.add_machines([new]).actions, SetInstances("tag", {new.slots[0]: 2}))))
         killer.join()
         assert outcome.status is Status.ROLLED_BACK
         assert "has ended" in outcome.reason
         assert run.placement == planned
-        assert host.cluster.names == Cluster.of([slots[0].machine, slots[2].machine], 2).names
+        assert host.cluster.names == names
+        assert processes_on(host, new.name, "org.apache.spark") == []
         flowing(run)
         drain_and_check(run, tmp_path)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from penstock.cluster.binding import cluster_of, discover_slots
+from penstock.cluster.binding import cluster_of, discover_slots, start_order
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.provider import (
@@ -28,10 +28,17 @@ DRAIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """A machine that was asked for: the slots there were before, and how many it is to have."""
+    """A machine that was asked for: the slots that are not for it, how many it is to have, and those of them that were
+    there already with nothing placed on them."""
 
-    before: frozenset[Slot]
+    others: frozenset[Slot]
     slots: int
+    idle: frozenset[Slot]
+
+    @property
+    def requested(self) -> int:
+        """How many executors the cluster's manager was asked for."""
+        return self.slots - len(self.idle)
 
 
 class AttachedCluster:
@@ -39,6 +46,10 @@ class AttachedCluster:
 
     Machines are added by asking the cluster's manager for more executors: it alone decides on which hosts. So a machine
     that is still to come is planned as `new-1`, `new-2`, ...; its slots are those that came, wherever they are.
+    Executors on which nothing is placed (somebody has added a machine) are taken in before more are asked for.
+
+    The manager is told a total. That is counted by what is wanted, never by what is there: an executor that is lost is
+    being replaced, and must go on being replaced.
     """
 
     def __init__(self, master_url: str, cores: int, settle_seconds: float = 2.0) -> None:
@@ -53,6 +64,10 @@ class AttachedCluster:
         self._cores = cores
         self._settle_seconds = settle_seconds
         self._bound: dict[Slot, Executor] = {}
+        #: Slots whose executors are gone without having been asked to: others come in their place.
+        self._lost: set[Slot] = set()
+        #: How many executors there are to be, with those that are still to come.
+        self._wanted = 0
         #: Names that were ever given, and the machines that were asked for and are not gone again.
         self._names: set[str] = set()
         self._asked: dict[str, _Asked] = {}
@@ -80,12 +95,15 @@ class AttachedCluster:
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         executors = self._settled(list_executors, deadline_seconds)
+        with self._lock:
+            self._wanted = max(self._wanted, len(executors))
         return self.bound(lambda: list(executors))
 
     def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
         executors = list_executors()
         with self._lock:
-            self._bound = discover_slots(executors, self._bound, self._cores)
+            before, self._bound = self._bound, discover_slots(executors, self._bound, self._cores)
+            self._lost = (self._lost | before.keys()) - self._bound.keys()
             return dict(self._bound)
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
@@ -96,12 +114,24 @@ class AttachedCluster:
             first = len(self._names) + 1
             return Cluster.of([f"new-{first + i}" for i in range(count)], slots, self._cores).machines
 
-    def add_machine(self, machine: Machine, spark: Executors) -> None:
+    def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
+        present = len(spark.executors())
         with self._lock:
             self._names.add(machine.name)
-            self._asked[machine.name] = _Asked(frozenset(self._bound) | self._taken(), len(machine.slots))
-            waiting = self._waiting()
-        spark.request_executors(len(spark.executors()) + waiting)
+            spare = self.idle(idle)[: len(machine.slots)]
+            others = (self._bound.keys() | self._taken() | self._lost) - set(spare)
+            asked = _Asked(frozenset(others), len(machine.slots), frozenset(spare))
+            self._asked[machine.name] = asked
+            # More are there than were wanted if somebody has added machines: those are wanted too.
+            total = self._wanted = max(self._wanted, present) + asked.requested
+        if asked.requested:  # if not: a total is also a limit, and no more machines could come by themselves
+            spark.request_executors(total)
+
+    def idle(self, unused: Collection[Slot]) -> list[Slot]:
+        """Which of these slots, on which nothing is placed, the next machines take in; the first come first."""
+        with self._lock:
+            free = self._bound.keys() & set(unused) - self._taken()
+            return sorted(free, key=lambda slot: start_order(self._bound[slot]))
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
         with self._lock:
@@ -114,38 +144,50 @@ class AttachedCluster:
             return came
 
     def _taken(self) -> set[Slot]:
-        return {slot for came in self._came.values() for slot in came.values()}
+        """What is counted for a machine that was asked for."""
+        came = {slot for came in self._came.values() for slot in came.values()}
+        return came.union(*(asked.idle for asked in self._asked.values()))
 
     def _fresh(self, name: str) -> set[Slot]:
-        """What came since a machine was asked for, and is not counted for another."""
-        return set(self._bound) - self._asked[name].before - self._taken()
-
-    def _waiting(self) -> int:
-        """Slots that were asked for and have not come."""
-        return sum(asked.slots for name, asked in self._asked.items() if name not in self._came)
+        """What a machine that was asked for has: what was idle, and what came since and is not counted for another."""
+        asked = self._asked[name]
+        return (self._bound.keys() - asked.others - self._taken()) | (self._bound.keys() & asked.idle)
 
     def slots_of(self, name: str) -> frozenset[Slot]:
         with self._lock:
-            if name in self._came:
-                return frozenset(self._came[name].values())
-            if name in self._asked:
-                return frozenset(self._fresh(name))
-            return frozenset(slot for slot in self._bound if slot.machine == name)
+            if name not in self._asked:
+                return frozenset(slot for slot in self._bound if slot.machine == name)
+            # What was there before stays, should the change that took it in be undone.
+            slots = self._came[name].values() if name in self._came else self._fresh(name)
+            return frozenset(slots) - self._asked[name].idle
 
     def remove_machine(self, name: str, spark: Executors) -> None:
+        present = len(spark.executors())
         with self._lock:
-            leaving = {self._bound[slot].id for slot in self.slots_of(name) if slot in self._bound}
-            never_came = name in self._asked and name not in self._came
-            if not leaving and name not in self._asked:
+            slots = self.slots_of(name)
+            leaving = {self._bound[slot].id for slot in slots if slot in self._bound}
+            asked = self._asked.get(name)
+            if not leaving and asked is None:
                 raise no_such_machine(name, self.cluster.names)
-            self._asked.pop(name, None)
-            self._came.pop(name, None)
+            # Of one that did not come (all), none is waited for any longer.
+            fewer = asked.requested if asked is not None and name not in self._came else len(leaving)
+            total = self._wanted = max(self._wanted, present) - fewer
+            self._forget(name, slots)
+        if fewer:
+            # First: or whoever manages the cluster starts others in their place.
+            spark.request_executors(total)
         if leaving:
             self._decommission(name, leaving, spark)
-        if never_came:
-            # Whoever manages the cluster is no longer to look for it.
-            spark.request_executors(len(spark.executors()) + self._waiting())
         self.bound(spark.executors)
+        with self._lock:
+            self._lost -= slots
+
+    def _forget(self, name: str, slots: frozenset[Slot]) -> None:
+        """A machine goes, by the name under which it was planned or by that of its host; its slots may come again."""
+        gone = {one for one, came in self._came.items() if slots and set(came.values()) <= slots}
+        for one in gone | {name}:
+            self._asked.pop(one, None)
+            self._came.pop(one, None)
 
     def _decommission(self, name: str, leaving: set[str], spark: Executors) -> None:
         spark.decommission(leaving)

@@ -20,7 +20,7 @@ def assign_slots(
     """
     present = set(executors)
     assigned = {slot: previous[slot] for slot in cluster.slots if previous.get(slot) in present}
-    waiting = sorted(present - set(assigned.values()), key=_start_order, reverse=True)
+    waiting = sorted(present - set(assigned.values()), key=start_order, reverse=True)
     for machine in cluster.machines:
         candidates = [executor for executor in waiting if executor.host == machine.name]
         for slot in sorted(machine.slots):
@@ -33,7 +33,7 @@ def discover_slots(
     executors: Iterable[Executor], previous: Mapping[Slot, Executor], cores: int
 ) -> dict[Slot, Executor]:
     """Read the slots off the executors: every executor is one, and keeps its index while others of its host leave."""
-    present = sorted(executors, key=_start_order)
+    present = sorted(executors, key=start_order)
     # Room for every executor beside every slot that was ever used; what stays empty is left out by assign_slots.
     room = Counter(executor.host for executor in present)
     for slot in previous:
@@ -50,7 +50,7 @@ def cluster_of(slots: Iterable[Slot]) -> Cluster:
     return Cluster(tuple(Machine(name, tuple(slots)) for name, slots in by_machine.items()))
 
 
-def _start_order(executor: Executor) -> tuple[bool, int, str]:
+def start_order(executor: Executor) -> tuple[bool, int, str]:
     """Spark numbers executors as they start; ids that are no numbers (other cluster managers) come last."""
     numeric = executor.id.isdecimal()
     return (not numeric, int(executor.id) if numeric else 0, executor.id)

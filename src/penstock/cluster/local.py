@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -45,7 +45,10 @@ class LocalCluster:
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         raise _one_machine()
 
-    def add_machine(self, machine: Machine, spark: Executors) -> None:
+    def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
+        return ()
+
+    def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
         raise _one_machine()
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:

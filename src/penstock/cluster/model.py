@@ -53,6 +53,11 @@ class Cluster:
         """Without these machines."""
         return Cluster(tuple(machine for machine in self.machines if machine.name not in names))
 
+    def without(self, slots: Collection[Slot]) -> Cluster:
+        """Without these slots, and without machines that have no others."""
+        left = [Machine(one.name, tuple(slot for slot in one.slots if slot not in slots)) for one in self.machines]
+        return Cluster(tuple(machine for machine in left if machine.slots))
+
     @staticmethod
     def of(machines: Sequence[str], slots: int, cores: int = 1) -> Cluster:
         """Machines that are all alike."""

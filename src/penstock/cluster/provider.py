@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +36,8 @@ class Executors(Protocol):
         """Tell the cluster's manager how many executors the application wants in all."""
 
     def decommission(self, ids: Collection[str]) -> None:
-        """Have these executors finish what they do, hand over what they hold, and go."""
+        """Have these executors finish what they do, hand over what they hold, and go. Others come in their place unless
+        fewer are wanted in all."""
 
 
 class Provider(Protocol):
@@ -76,8 +77,13 @@ class Provider(Protocol):
         """The machines that `add_machine` would give next; FIXED_MACHINES where there are none to be had."""
         ...
 
-    def add_machine(self, machine: Machine, spark: Executors) -> None:
-        """Ask for a machine, without waiting for it."""
+    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
+        """Which of these slots, on which nothing is placed, count for the next machines before more are asked for; none
+        where a machine is a host with a name, and comes as a whole."""
+        ...
+
+    def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
+        """Ask for a machine, without waiting for it. Nothing is placed on the slots that are `idle`."""
         ...
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,7 +160,10 @@ class StandaloneCluster:
         with self._lock:
             return Cluster.of(self._free_addresses(count), self.slots, self.cores).machines
 
-    def add_machine(self, machine: Machine, spark: Executors | None = None) -> None:
+    def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
+        return ()
+
+    def add_machine(self, machine: Machine, spark: Executors | None = None, idle: Collection[Slot] = ()) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""
         with self._lock:
             _require_address(machine.name)
@@ -171,7 +174,8 @@ class StandaloneCluster:
             worker = self._workers.get(machine.name)
             if worker is None:
                 return None
-            if not worker.process.alive:
+            # One that has ended is started again (see `tend`), as long as that may help.
+            if not worker.process.alive and not self._recent_restarts(machine.name) < MOST_RESTARTS:
                 raise _ended(f"The worker of machine {machine.name}", worker.process)
             slots = {slot: slot for slot in worker.machine.slots}
             return slots if slots.keys() <= self._bound.keys() else None
@@ -226,13 +230,15 @@ class StandaloneCluster:
 
     def _may_restart(self, name: str) -> bool:
         """Not again and again: what ends as soon as it is started has a reason that a restart does not mend."""
-        now = time.monotonic()
-        recent = [at for at in self._restarts.get(name, ()) if at > now - RESTART_WINDOW]
-        self._restarts[name] = recent
-        if len(recent) >= MOST_RESTARTS:
+        if self._recent_restarts(name) >= MOST_RESTARTS:
             return False
-        recent.append(now)
+        self._restarts[name].append(time.monotonic())
         return True
+
+    def _recent_restarts(self, name: str) -> int:
+        since = time.monotonic() - RESTART_WINDOW
+        recent = self._restarts[name] = [at for at in self._restarts.get(name, ()) if at > since]
+        return len(recent)
 
     def stop(self) -> None:
         with self._lock:

@@ -136,8 +136,13 @@ class Steering:
         name = strategy or self._run.settings.strategy
 
         def propose() -> Proposal:
-            new = self._run.host.provider.upcoming(machines)
-            return proposals.scale_out(self._planned(), new, name, self._rules(alpha))
+            provider, snapshot = self._run.host.provider, self._planned()
+            new = provider.upcoming(machines)
+            # Slots that wait for work are taken in as the new machines: they are not there a second time.
+            idle = provider.idle(set(snapshot.cluster.slots) - snapshot.placement.slots)
+            taken = idle[: sum(len(machine.slots) for machine in new)]
+            without = replace(snapshot, cluster=snapshot.cluster.without(taken))
+            return proposals.scale_out(without, new, name, self._rules(alpha))
 
         return self._do("scale-out", {"machines": machines, "strategy": name}, propose, dry_run)
 

@@ -122,31 +122,32 @@ class RunningEngine:
     def add_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
         host, began = self._run.host, time.monotonic()
         internals = self._internals()
-        host.provider.add_machine(machine, internals)
+        host.provider.add_machine(machine, internals, set(self.cluster.slots) - self.planned.slots)
+        deadline = time.monotonic() + self._run.settings.cluster_timeout
         try:
-            came = self._await_machine(machine, give_up)
+            came = self._await_machine(machine, give_up, deadline)
             if any(isinstance(operator, Keyed) for operator in self.definition.operators):
                 executors = [one for slot in came.values() if (one := host.slots.executor(slot)) is not None]
                 with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
                     warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
-            self._require(set(came.values()))
+            came = self._await_machine(machine, give_up, deadline)
         except BaseException:
             with suppress(Exception):
                 self.remove_machine(machine.name)
             raise
-        self._run.happened("action", f"it is there, after {time.monotonic() - began:.1f} s", machine.name)
+        slots = ", ".join(str(slot) for slot in sorted(came.values()))
+        self._run.happened("action", f"it is there as {slots}, after {time.monotonic() - began:.1f} s", machine.name)
         return came
 
-    def _await_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
-        """Its executors are there and warm: Slots sees to that."""
-        seconds = self._run.settings.cluster_timeout
-        deadline = time.monotonic() + seconds
+    def _await_machine(self, machine: Machine, give_up: GiveUp, deadline: float) -> Mapping[Slot, Slot]:
+        """Its executors are there and warm: Slots sees to that. What is lost on the way may come back in time."""
         while True:
             came = self._run.host.provider.arrived(machine)
             if came is not None and set(came.values()) <= self._run.host.slots.usable():
                 return came
             _stop_if(give_up)
             if time.monotonic() > deadline:
+                seconds = self._run.settings.cluster_timeout
                 raise PenstockError(
                     "CLUSTER_FAILED",
                     f"machine {machine.name} did not come up within {seconds:g} s.",
@@ -215,7 +216,8 @@ class RunningEngine:
         return Placed(moves, tuple(interruptions.values()))
 
     def _await_seen(self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp) -> dict[str, Seen]:
-        """Wait until a batch of every operator ran where it is now to run; one that has nothing to do runs nowhere."""
+        """Wait until a batch of every operator ran where it is now to run; one that has nothing to do runs nowhere. A
+        slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
         counted: dict[str, int] = {}
@@ -225,8 +227,8 @@ class RunningEngine:
         while waiting:
             run.check()
             _stop_if(give_up)
-            self._require(new)
-            for name in sorted(waiting):
+            lost = self._lost(new)
+            for name in sorted(waiting) if not lost else ():
                 published = run.statistics.batches(name)
                 if published != counted.get(name):
                     counted[name] = published
@@ -239,6 +241,13 @@ class RunningEngine:
                 elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
                     waiting.discard(name)
             if waiting and time.monotonic() > deadline:
+                if lost:
+                    names = ", ".join(str(slot) for slot in sorted(lost))
+                    raise PenstockError(
+                        "CLUSTER_FAILED",
+                        f"{names} was lost, and did not come back within {seconds:g} s.",
+                        "See the cluster's logs for the cause.",
+                    )
                 raise PenstockError(
                     "NOT_OBSERVED",
                     f"{', '.join(sorted(waiting))} did not run where it was to run within {seconds:g} s.",
@@ -254,11 +263,13 @@ class RunningEngine:
         seen = self._run.observed(operator)
         return seen if seen is not None and seen.began > at else None
 
-    def _require(self, slots: set[Slot]) -> None:
-        """Raise if a slot that this change brings into use is not usable (any more)."""
-        if lost := slots - self._run.host.slots.usable():
-            names = ", ".join(str(slot) for slot in sorted(lost))
-            raise PenstockError("CLUSTER_FAILED", f"{names} was lost.", "See the cluster's logs for the cause.")
+    def _lost(self, slots: set[Slot]) -> set[Slot]:
+        """Which of these slots are not usable (any more); raises if they cannot come back."""
+        lost = slots - self._run.host.slots.usable()
+        for machine in self.cluster.machines if lost else ():
+            if not lost.isdisjoint(machine.slots):
+                self._run.host.provider.arrived(machine)
+        return lost
 
     # What it cost
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -272,7 +273,10 @@ def _named(problem: Exception) -> PenstockError:
 
 def _translated(action: Action, slots: Mapping[Slot, Slot]) -> Action:
     if isinstance(action, SetInstances):
-        return SetInstances(action.operator, {slots.get(slot, slot): count for slot, count in action.slots.items()})
+        placed: Counter[Slot] = Counter()
+        for slot, count in action.slots.items():  # two that were planned apart may have come as one
+            placed[slots.get(slot, slot)] += count
+        return SetInstances(action.operator, dict(placed))
     if isinstance(action, MoveTask):
         return MoveTask(action.operator, action.task, slots.get(action.slot, action.slot))
     return action

@@ -194,12 +194,13 @@ class SparkInternals:
         self._context.requestTotalExecutors(total, 0, nowhere)
 
     def decommission(self, ids: Collection[str]) -> None:
-        """Have these executors finish their tasks, hand over what they hold, and go; none comes in their place."""
+        """Have these executors finish their tasks, hand over what they hold, and go. How many are wanted in all is for
+        `request_executors` to say: Spark, asked to count along, takes nothing asked for so far as none wanted."""
         info = self._java("org.apache.spark.scheduler.ExecutorDecommissionInfo")("its machine is to leave", self._none)
         pairs = self._gateway.new_array(self._pair, len(ids))
         for index, one in enumerate(sorted(ids)):
             pairs[index] = self._pair(one, info)
-        self._context.schedulerBackend().decommissionExecutors(pairs, True, False)
+        self._context.schedulerBackend().decommissionExecutors(pairs, False, False)
 
     def ran(self, query: StreamingQuery) -> RanBatch | None:
         """Where the tasks of the newest finished batch of a query ran, as Spark's own records have it."""

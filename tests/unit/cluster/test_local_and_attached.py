@@ -87,6 +87,7 @@ class FakeSpark:
 
     def __init__(self, executors):
         self.now = list(executors)
+        #: How many executors were asked for in all, time after time.
         self.wanted = []
 
     def executors(self):
@@ -97,6 +98,12 @@ class FakeSpark:
 
     def decommission(self, ids):
         self.now = [one for one in self.now if one.id not in ids]
+
+
+def attached_to(spark):
+    attached = AttachedCluster("spark://somewhere:7077", cores=1, settle_seconds=0.01)
+    attached.bind(spark.executors, 5.0)
+    return attached
 
 
 def test_machines_come_to_an_attached_cluster_wherever_its_manager_likes():
@@ -158,3 +165,131 @@ def test_an_attached_machine_leaves_with_all_its_executors():
     with pytest.raises(PenstockError) as caught:
         attached.remove_machine("a", spark)
     assert caught.value.name == "NO_SUCH_MACHINE"
+
+
+A3, C4, C5 = Executor("3", "a", 4), Executor("4", "c", 4), Executor("5", "c", 4)
+
+
+def test_an_executor_that_is_being_replaced_stays_wanted():
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    spark.now = [B2]  # A0 is lost: its manager is about to start another one
+    attached.bound(spark.executors)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    assert spark.wanted == [3], "the two there were, and one more"
+    spark.now = [B2, A3]  # the one in A0's place
+    attached.bound(spark.executors)
+    assert attached.arrived(new) is None, "it stands where A0 stood"
+    spark.now = [B2, A3, C4]
+    attached.bound(spark.executors)
+    assert {old.name: came.name for old, came in attached.arrived(new).items()} == {"new-1/0": "c/0"}
+
+
+def test_a_machine_that_leaves_while_an_executor_is_being_replaced():
+    spark = FakeSpark([A0, B2, C4])
+    attached = attached_to(spark)
+    spark.now = [B2, C4]
+    attached.bound(spark.executors)
+    attached.remove_machine("c", spark)
+    assert spark.now == [B2]
+    assert spark.wanted == [2], "A0 is still to be replaced, and C4 is not"
+
+
+def test_the_total_is_lowered_before_executors_leave():
+    """Else their manager starts others in their place."""
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    told = []
+    spark.decommission = lambda ids: (told.append(list(spark.wanted)), spark.now.remove(A0))
+    attached.remove_machine("a", spark)
+    assert told == [[1]]
+
+
+def test_what_came_by_itself_is_taken_in_before_more_is_asked_for():
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    spark.now += [C4]  # somebody added a machine
+    attached.bound(spark.executors)
+    used = [slot for slot in attached.cluster.slots if slot.machine != "c"]
+    first, second = attached.upcoming(2)
+    idle = set(attached.cluster.slots) - set(used)
+    attached.add_machine(first, spark, idle)
+    assert spark.wanted == []
+    assert {old.name: came.name for old, came in attached.arrived(first).items()} == {"new-1/0": "c/0"}
+    attached.add_machine(second, spark, idle)
+    assert spark.wanted == [4], "nothing is idle any more: the three that are there, and one more"
+    assert attached.arrived(second) is None
+
+
+def test_an_idle_executor_counts_for_one_machine_only():
+    spark = FakeSpark([A0, C4])
+    attached = attached_to(spark)
+    idle = {slot for slot in attached.cluster.slots if slot.machine == "c"}
+    first, second = attached.upcoming(2)
+    attached.add_machine(first, spark, idle)
+    attached.add_machine(second, spark, idle)  # before anybody has looked whether the first is there
+    assert spark.wanted == [3]
+
+
+def test_half_of_a_machine_is_there_already():
+    spark = FakeSpark([A0, A1, B2, Executor("9", "b", 4), C4])
+    attached = attached_to(spark)
+    [new] = attached.upcoming(1)
+    assert len(new.slots) == 2
+    idle = {slot for slot in attached.cluster.slots if slot.machine == "c"}
+    attached.add_machine(new, spark, idle)
+    assert spark.wanted == [6], "one more than there are"
+    assert attached.arrived(new) is None
+    spark.now += [C5]
+    attached.bound(spark.executors)
+    assert sorted(slot.name for slot in attached.arrived(new).values()) == ["c/0", "c/1"]
+
+
+def test_what_came_by_itself_stays_when_the_change_that_took_it_in_is_undone():
+    spark = FakeSpark([A0, C4])
+    attached = attached_to(spark)
+    idle = {slot for slot in attached.cluster.slots if slot.machine == "c"}
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark, idle)
+    attached.arrived(new)
+    assert attached.slots_of(new.name) == frozenset()
+    attached.remove_machine(new.name, spark)
+    assert spark.now == [A0, C4]
+    assert spark.wanted == []
+    [again] = attached.upcoming(1)
+    attached.add_machine(again, spark, idle)
+    assert attached.arrived(again) is not None, "it can be taken in again"
+
+
+def test_a_machine_that_came_and_left_by_its_host_s_name_can_come_again():
+    attached, spark, new = asked_for_one_more()
+    spark.now += [C4]
+    attached.bound(spark.executors)
+    assert attached.arrived(new) is not None
+    attached.remove_machine("c", spark)
+    assert spark.wanted == [3, 2]
+    [again] = attached.upcoming(1)
+    attached.add_machine(again, spark)
+    spark.now += [C5]  # on the same host, so in the same slot
+    attached.bound(spark.executors)
+    assert {slot.name for slot in attached.arrived(again).values()} == {"c/0"}
+
+
+def test_what_came_by_itself_is_wanted_once_it_is_used_or_another_leaves():
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    spark.now += [C4]
+    attached.bound(spark.executors)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark, attached.cluster.slots[2:])
+    spark.now = [A0, B2]  # it is lost again, and to be replaced
+    attached.bound(spark.executors)
+    attached.remove_machine("b", spark)
+    assert spark.wanted == [2]
+    by_itself = FakeSpark([A0, B2])
+    other = attached_to(by_itself)
+    by_itself.now += [C4]
+    other.bound(by_itself.executors)
+    other.remove_machine("b", by_itself)
+    assert by_itself.wanted == [2], "those that are left: nobody asked for the end of the one that came by itself"

@@ -161,12 +161,21 @@ def test_daemons_that_end_are_started_again_but_not_without_end(daemon, cluster,
     assert name_of(caught) == "CLUSTER_FAILED"
 
 
-def test_a_new_machine_whose_worker_ends_cannot_arrive(daemon, cluster):
+def test_a_new_machine_whose_worker_ends_is_started_again_and_may_still_arrive(daemon, cluster, monkeypatch):
     cluster.start()
     [new] = cluster.upcoming(1)
     cluster.add_machine(new)
     cluster._workers[new.name].process.terminate(0)
-    with pytest.raises(PenstockError) as caught:
+    assert cluster.arrived(new) is None, "whoever looks first, the change or who tends the daemons: it is the same"
+    [text] = cluster.tend()
+    assert new.name in text
+    assert cluster.arrived(new) is None
+    cluster.bound(lambda: executors(new.name, new.name))
+    assert cluster.arrived(new) == {slot: slot for slot in new.slots}
+    monkeypatch.setattr(standalone, "MOST_RESTARTS", 1)
+    cluster._workers[new.name].process.terminate(0)
+    assert cluster.tend() == []
+    with pytest.raises(PenstockError, match="has ended") as caught:
         cluster.arrived(new)
     assert name_of(caught) == "CLUSTER_FAILED"
 

@@ -165,3 +165,10 @@ def test_one_at_a_time_and_cancelled_by_another_thread(engine: RecordingEngine) 
     assert engine.planned == before
     engine.meanwhile = lambda call: None
     assert enactor.carry_out(plan).status is Status.DONE
+
+
+def test_slots_that_were_planned_apart_and_come_as_one_keep_all_instances(engine: RecordingEngine) -> None:
+    engine.comes_as["c"] = engine.cluster.machines[0]
+    outcome = Enactor(engine).carry_out(Plan((AddMachine(NEW), SetInstances("m", {A: 1, B: 1, C: 2}))))
+    assert outcome.status is Status.DONE, outcome.reason
+    assert dict(engine.planned.of("m")) == {A: 3, B: 1}
