@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from penstock.channels.keys import in_group_order, is_grouped
+from penstock.channels.mounts import is_local
 from penstock.errors import PenstockError
 
 MAX_BATCH_ROWS = 65_536
@@ -96,8 +97,8 @@ class SegmentStore:
     def read(self, path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """Rows [start, stop) of a segment, counted from its own first row; all of it if nothing else is said.
 
-        On the local file system the batches lie over the mapped file: nothing is copied, and a file that is deleted
-        meanwhile stays readable."""
+        On a disk of this computer the batches lie over the mapped file: nothing is copied, and a file that is deleted
+        meanwhile stays readable. From anywhere else (NFS is a path as well) a batch is copied when it is read."""
         try:
             reader = self._reader(path)
         except (OSError, pa.ArrowException) as error:
@@ -142,7 +143,7 @@ class SegmentStore:
 
     def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader:
         filesystem, root = self._filesystem()
-        if isinstance(filesystem, fs.LocalFileSystem):
+        if isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{path.rpartition('/')[0]}"):
             return pa.ipc.open_file(pa.memory_map(f"{root}/{path}"))
         return pa.ipc.open_file(filesystem.open_input_file(f"{root}/{path}"))
 
