@@ -118,6 +118,7 @@ ERRORS: Mapping[str, str] = {
     # while it runs
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",
+    "ROWS_TOO_LARGE": "Rows that a function wants at once are more than one Arrow batch can hold.",
     "FILE_UNREADABLE": "The bytes of a source's file could not be fetched: it is gone, or its file system failed.",
     "SINK_NOT_SHARED": "The driver cannot see a file that a sink's bundle has written: they do not share its folder.",
     "SINK_FILE_LOST": "A file that a sink has written is neither where it was staged nor where it belongs.",

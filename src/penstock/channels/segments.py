@@ -14,11 +14,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from penstock.channels.keys import in_group_order, is_grouped
+from penstock.channels.mounts import is_local
 from penstock.errors import PenstockError
 
 MAX_BATCH_ROWS = 65_536
 #: Keeps record batches of wide rows far below the 2 GiB that a string column can hold.
 MAX_BATCH_BYTES = 64 << 20
+#: Where rows differ much in size: the most bytes of any record batch of more than one row.
+LARGEST_BATCH_BYTES = 1 << 30
 _BATCH_ROWS = b"penstock.batch_rows"
 _URI = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 _NAME = re.compile(r"(\d{10,})-\d{5,}-[0-9a-f]{32}\.arrow")
@@ -30,6 +33,7 @@ class SegmentFile:
 
     path: str
     rows: int
+    #: As they are read: of a compressed segment more than the file has.
     bytes: int
 
 
@@ -88,7 +92,8 @@ class SegmentStore:
             with pa.ipc.new_file(sink, written_schema, options=options) as writer:
                 for batch in _coalesced(table, batch_rows):
                     writer.write_batch(batch)
-            size = sink.tell()
+            # What it takes in memory: bounds on batches and backlogs are about that, however small it is on the disk.
+            size = table.nbytes if self.compression else sink.tell()
         if self.sync and isinstance(filesystem, fs.LocalFileSystem):
             _sync(Path(root) / path)
         return SegmentFile(path, table.num_rows, size)
@@ -96,8 +101,8 @@ class SegmentStore:
     def read(self, path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """Rows [start, stop) of a segment, counted from its own first row; all of it if nothing else is said.
 
-        On the local file system the batches lie over the mapped file: nothing is copied, and a file that is deleted
-        meanwhile stays readable."""
+        On a disk of this computer the batches lie over the mapped file: nothing is copied, and a file that is deleted
+        meanwhile stays readable. From anywhere else (NFS is a path as well) a batch is copied when it is read."""
         try:
             reader = self._reader(path)
         except (OSError, pa.ArrowException) as error:
@@ -142,7 +147,7 @@ class SegmentStore:
 
     def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader:
         filesystem, root = self._filesystem()
-        if isinstance(filesystem, fs.LocalFileSystem):
+        if isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{path.rpartition('/')[0]}"):
             return pa.ipc.open_file(pa.memory_map(f"{root}/{path}"))
         return pa.ipc.open_file(filesystem.open_input_file(f"{root}/{path}"))
 
@@ -176,7 +181,15 @@ def _open_output(filesystem: fs.FileSystem, path: str) -> pa.NativeFile:
 
 def _batch_rows(table: pa.Table, max_rows: int) -> int:
     affordable: int = table.num_rows * MAX_BATCH_BYTES // max(table.nbytes, 1)
-    return max(1, min(max_rows, affordable))
+    rows = max(1, min(max_rows, affordable))
+    while rows > 1 and table.nbytes > LARGEST_BATCH_BYTES and _largest(table, rows) > LARGEST_BATCH_BYTES:
+        rows //= 2
+    return rows
+
+
+def _largest(table: pa.Table, batch_rows: int) -> int:
+    """The bytes of the largest record batch, if all have so many rows."""
+    return max(int(table.slice(first, batch_rows).nbytes) for first in range(0, table.num_rows, batch_rows))
 
 
 def _coalesced(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:

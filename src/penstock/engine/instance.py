@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.channels.records import NewSegment
 from penstock.channels.segments import MAX_BATCH_ROWS
-from penstock.engine.failures import failure
+from penstock.engine.failures import OperatorFailure, failure
 from penstock.engine.program import Portion, Stage
 from penstock.engine.splitting import Piece
 from penstock.errors import PenstockError
 from penstock.topology.arrow_function import outputs_of_call
-from penstock.topology.definition import MAIN_OUTPUT, OnError
+from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
 #: A chain takes rows through all its functions in batches of this many, to stay in the processor's cache (see
 #: docs/design/0011); calls of cheap functions still cost little.
 CHAIN_BATCH_ROWS = 16_384
-#: A stage that wants all rows, and whose function can fold parts of them, does so when it has this many.
+#: A stage that wants all rows, and whose function can fold parts of them, does so when it has this many, or so much.
 FOLD_ROWS = 262_144
-#: Batches of fewer rows are joined until they are as many.
+FOLD_BYTES = 64 << 20
+#: Batches of fewer rows are joined until they are as many, or as large: a string column holds no more than 2 GiB.
 SMALL_BATCH_ROWS = 4_096
+JOINED_BYTES = 16 << 20
+#: What an instance keeps of the outputs of one stage before it has them written.
+KEPT_BYTES = 32 << 20
 BAD_ROW_TEXT = 2_000
+BAD_EXAMPLE_TEXT = 500
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files of one bundle that nobody has published yet: those that a sink has staged, and segments."""
+
+    staged: tuple[tuple[str, str], ...] = ()
+    segments: tuple[NewSegment, ...] = ()
+
+
+#: Writes what an instance has made in a stage.
+Write = Callable[[Stage, Mapping[str, list[pa.RecordBatch]]], Written]
 
 
 @dataclass
@@ -32,7 +50,15 @@ class Work:
     """What one instance did in one stage: its outputs in order, and what they cost."""
 
     outputs: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    #: What was written already, because it was much; it goes before what is in `outputs`.
+    written: list[Written] = field(default_factory=list)
+    #: The bytes of what is kept and not written yet.
+    kept_bytes: int = 0
+    #: Rows that could not be handled: the errors and the rows themselves, as text, only where they are to go somewhere.
+    keeps_bad: bool = False
     bad: list[tuple[str, str]] = field(default_factory=list)
+    bad_rows: int = 0
+    bad_example: str = ""
     rows_in: int = 0
     bytes_in: int = 0
     #: Rows by channel, and bytes by the slot that wrote them.
@@ -41,6 +67,7 @@ class Work:
     #: Rows of a stage that wants them all at once.
     gathered: list[pa.RecordBatch] = field(default_factory=list)
     gathered_rows: int = 0
+    gathered_bytes: int = 0
     #: What its function made of those before them, where it can go on from there.
     folded: list[pa.RecordBatch] = field(default_factory=list)
     #: Rows by output, those that the next stage of a chain got among them.
@@ -52,6 +79,7 @@ class Work:
         self.rows_out[output] = self.rows_out.get(output, 0) + part.num_rows
         if keep:
             self.outputs.setdefault(output, []).append(part)
+            self.kept_bytes += part.nbytes
 
     def count(self, piece: Piece | None, rows: int, size: int) -> None:
         self.rows_in += rows
@@ -63,28 +91,58 @@ class Work:
 
     def refuse(self, row: str, error: str) -> None:
         """A row that could not be handled, as text."""
-        self.bad.append((error, row[:BAD_ROW_TEXT]))
+        self.bad_rows += 1
+        if not self.bad_example:
+            self.bad_example = f"{error}: {row}"[:BAD_EXAMPLE_TEXT]
+        if self.keeps_bad:
+            self.bad.append((error, row[:BAD_ROW_TEXT]))
+            self.kept_bytes += len(error) + min(len(row), BAD_ROW_TEXT)
+
+    def take_outputs(self, operator: str) -> dict[str, list[pa.RecordBatch]]:
+        """What is to be written, bad rows among it; this then keeps nothing of it."""
+        outputs, bad = self.outputs, self.bad
+        self.outputs, self.bad, self.kept_bytes = {}, [], 0
+        if bad:
+            errors, rows = zip(*bad, strict=True)
+            letters = pa.record_batch([[operator] * len(bad), errors, rows], schema=DEAD_LETTER_SCHEMA)
+            self.rows_out[DEAD_LETTER] = self.rows_out.get(DEAD_LETTER, 0) + len(bad)
+            outputs.setdefault(DEAD_LETTER, []).append(letters)
+        return outputs
 
 
 class Instance:
     """Runs the stages of a chain, one after the other, on each batch of its rows."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage], write: Write) -> None:
         self.stages = stages
+        self._write = write
         #: What it did, by stage.
-        self.works = [Work() for _ in stages]
+        self.works = [Work(keeps_bad=stage.on_error is OnError.DEAD_LETTER) for stage in stages]
 
     def run(self, portions: Iterator[Portion]) -> None:
         rows = CHAIN_BATCH_ROWS if len(self.stages) > 1 else MAX_BATCH_ROWS
         for batch in in_handy_batches(self._counted(portions), rows):
             self._take(0, batch)
+            self.relieve()
         for index, (stage, work) in enumerate(zip(self.stages, self.works, strict=True)):
             if work.folded:
                 _fold(stage, work)
                 last = replace(stage, function=getattr(stage.function, "fold", None))
-                self._call(index, last, pa.concat_batches(work.folded))
+                self._call(index, last, _all_of(stage, work.folded))
             elif work.gathered:
-                self._call(index, stage, _joined(work.gathered))
+                self._call(index, stage, _all_of(stage, work.gathered))
+
+    def refuse(self, row: str, error: str) -> None:
+        """A row that could not be read."""
+        self.works[0].refuse(row, error)
+        if self.works[0].kept_bytes >= KEPT_BYTES:
+            self.relieve()
+
+    def relieve(self) -> None:
+        """Have written what has become much: memory must not grow with the rows of a micro-batch."""
+        for stage, work in zip(self.stages, self.works, strict=True):
+            if work.kept_bytes >= KEPT_BYTES:
+                work.written.append(self._write(stage, work.take_outputs(stage.operator)))
 
     def _counted(self, portions: Iterator[Portion]) -> Iterator[pa.RecordBatch]:
         for piece, batch in portions:
@@ -120,31 +178,50 @@ def in_handy_batches(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[p
     """The same rows in the same order: large batches cut, runs of small ones joined. A reader with a backlog finds many
     small segments, and every call of a function has its price."""
     small: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
-        if batch.num_rows < SMALL_BATCH_ROWS:
+        is_small = batch.num_rows < SMALL_BATCH_ROWS
+        if small and (not is_small or size + batch.nbytes > JOINED_BYTES):
+            yield joined(small)
+            small, rows, size = [], 0, 0
+        if is_small:
             small.append(batch)
-            rows += batch.num_rows
-            if rows < SMALL_BATCH_ROWS:
-                continue
-        if small:
-            yield _joined(small)
-            small, rows = [], 0
-        if batch.num_rows >= SMALL_BATCH_ROWS:
-            for first in range(0, batch.num_rows, most):
-                yield batch.slice(first, most) if batch.num_rows > most else batch
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= SMALL_BATCH_ROWS:
+                yield joined(small)
+                small, rows, size = [], 0, 0
+            continue
+        for first in range(0, batch.num_rows, most):
+            yield batch.slice(first, most) if batch.num_rows > most else batch
     if small:
-        yield _joined(small)
+        yield joined(small)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _all_of(stage: Stage, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows as one batch, for a function that wants that."""
+    try:
+        return joined(batches)
+    except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
+        size = sum(batch.nbytes for batch in batches) >> 20
+        problem = PenstockError(
+            "ROWS_TOO_LARGE",
+            f"the function wants all rows of a micro-batch at once, and {size:,} MiB of them do not fit into one Arrow "
+            f"batch: {error}.",
+            "Lower the setting batch_bytes, give the operator more instances, or declare it without gather.",
+        )
+        raise failure(stage, problem) from error
 
 
 def _gather(stage: Stage, work: Work, batch: pa.RecordBatch) -> None:
     work.gathered.append(batch)
     work.gathered_rows += batch.num_rows
-    if work.gathered_rows >= FOLD_ROWS and hasattr(stage.function, "fold"):
+    work.gathered_bytes += batch.nbytes
+    much = work.gathered_rows >= FOLD_ROWS or work.gathered_bytes >= FOLD_BYTES
+    if much and hasattr(stage.function, "fold"):
         _fold(stage, work)
 
 
@@ -154,10 +231,12 @@ def _fold(stage: Stage, work: Work) -> None:
         return
     began, cpu = time.perf_counter(), time.thread_time()
     try:
-        work.folded += stage.function(_joined(work.gathered)).combine_chunks().to_batches()
+        work.folded += stage.function(_all_of(stage, work.gathered)).combine_chunks().to_batches()
+    except OperatorFailure:
+        raise
     except Exception as error:
         raise failure(stage, error) from error
-    work.gathered, work.gathered_rows = [], 0
+    work.gathered, work.gathered_rows, work.gathered_bytes = [], 0, 0
     work.busy += time.perf_counter() - began
     work.cpu += time.thread_time() - cpu
 

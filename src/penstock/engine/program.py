@@ -30,8 +30,8 @@ Portion = tuple[Piece | None, pa.RecordBatch]
 class Reader(Protocol):
     """Gives each instance of a bundle its rows."""
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
-        """One iterator per instance."""
+    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
+        """One iterator per instance. Bad rows of each go where its own entry says; without any, they are errors."""
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         """When the oldest and the newest of these rows came into the topology."""

@@ -28,7 +28,7 @@ class ChannelReader:
 
     store: SegmentStore
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
+    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
         shuffled = [piece for piece in descriptor.pieces if piece.spread is Spread.SHUFFLE]
         others = [piece for piece in descriptor.pieces if piece.spread is not Spread.SHUFFLE]
@@ -89,7 +89,7 @@ class RateReader:
 
     content: Content
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
+    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         load = descriptor.load or {}
         ranges = cuts(load["count"], [1] * descriptor.instances)
         return [self._rows(load["first"] + low, load["first"] + high) for low, high in ranges]
@@ -109,10 +109,14 @@ class FileReader:
 
     spec: FileSource
 
-    def read(self, descriptor: Descriptor, bad_row: BadRow | None) -> Sequence[Iterator[Portion]]:
+    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         files: list[tuple[str, int]] = (descriptor.load or {})["files"]
         parts = runs([size for _, size in files], [1] * descriptor.instances)
-        return [self._rows([files[index][0] for index in part], bad_row) for part in parts]
+        refuse: Sequence[BadRow | None] = bad_rows or [None] * len(parts)
+        return [
+            self._rows([files[index][0] for index in part], bad_row)
+            for part, bad_row in zip(parts, refuse, strict=True)
+        ]
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         born_from, born_to = (descriptor.load or {})["born"]

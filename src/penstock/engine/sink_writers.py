@@ -77,7 +77,7 @@ class ParquetWriter:
         filesystem, root = open_filesystem(self.path)
         staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
         for info in filesystem.get_file_info(staging):
-            if re.fullmatch(rf"part-\d+-\d+-{re.escape(self.mark)}(\..*)?", info.base_name.rpartition("-")[0]):
+            if re.fullmatch(rf"part-\d+-\d+(\.\d+)?-{re.escape(self.mark)}(\..*)?", info.base_name.rpartition("-")[0]):
                 filesystem.delete_file(info.path)
 
 

@@ -45,8 +45,33 @@ def test_rows_come_back(tmp_path: Path, compression: str | None) -> None:
     store = SegmentStore(str(tmp_path), compression)
     written = store.write("words", "a.arrow", [rows(0, 50), rows(50, 53)], SCHEMA)
     assert (written.path, written.rows) == ("words/a.arrow", 53)
-    assert written.bytes == (tmp_path / written.path).stat().st_size
+    if compression is None:
+        assert written.bytes == (tmp_path / written.path).stat().st_size
     assert pa.Table.from_batches(store.read(written.path)).equals(pa.Table.from_batches([rows(0, 53)]))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_compressed_segment_counts_as_it_is_in_memory(tmp_path: Path, compression: str) -> None:
+    """Bounds on batches and backlogs are for memory: text that shrinks to a hundredth takes as much once it is read."""
+    text = pa.record_batch([list(range(10_000)), ["the same text again"] * 10_000], schema=SCHEMA)
+    plain = SegmentStore(str(tmp_path / "plain")).write("words", "a.arrow", [text], SCHEMA)
+    small = SegmentStore(str(tmp_path / "small"), compression).write("words", "a.arrow", [text], SCHEMA)
+    assert (tmp_path / "small" / small.path).stat().st_size < plain.bytes / 3
+    assert small.bytes == pytest.approx(plain.bytes, rel=0.02)
+
+
+def test_a_few_large_rows_among_small_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is affordable on the average may be too much where the large ones are."""
+    monkeypatch.setattr("penstock.channels.segments.MAX_BATCH_BYTES", 100_000)
+    monkeypatch.setattr("penstock.channels.segments.LARGEST_BATCH_BYTES", 30_000)
+    store = SegmentStore(str(tmp_path))
+    texts = ["x"] * 4_000 + ["y" * 10_000] * 8 + ["z"] * 4_000
+    table = pa.record_batch([list(range(len(texts))), texts], schema=SCHEMA)
+    path = store.write("words", "a.arrow", [table], SCHEMA).path
+    read = list(store.read(path))
+    assert max(batch.nbytes for batch in read) <= 30_000
+    assert len({batch.num_rows for batch in read[:-1]}) == 1
+    assert pa.Table.from_batches(read).equals(pa.Table.from_batches([table]))
 
 
 def test_any_range_of_rows_can_be_read(store: SegmentStore) -> None:

@@ -30,7 +30,7 @@ def read(folder: Path, names: list[str], bad: list[tuple[str, str]] | None) -> l
     spec = sources.files(str(folder), format="parquet", schema="id long")
     files = [[str(folder / name), 1] for name in names]
     descriptor = Descriptor("a/0", 1, (), {"files": files, "born": [0.0, 0.0]})
-    refuse = None if bad is None else lambda row, error: bad.append((row, error))
+    refuse = None if bad is None else [lambda row, error: bad.append((row, error))]
     [portions] = FileReader(spec).read(descriptor, refuse)
     return [row for _, batch in portions for row in batch.column("id").to_pylist()]
 
@@ -134,7 +134,7 @@ def test_bytes_that_cannot_be_fetched_are_no_bad_row(
     bad: list[tuple[str, str]] = []
 
     def attempt() -> int:
-        [portions] = FileReader(spec).read(descriptor, lambda row, why: bad.append((row, why)))
+        [portions] = FileReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
         return sum(batch.num_rows for _, batch in portions)
 
     with pytest.raises((PenstockError, MemoryError)) as caught:
@@ -176,6 +176,6 @@ def test_what_is_broken_inside_a_file_is_one_bad_row(name: str, damage: str, tmp
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
     descriptor = Descriptor("a/0", 1, (), {"files": [[str(path), len(data)]], "born": [0.0, 0.0]})
     bad: list[tuple[str, str]] = []
-    [portions] = FileReader(spec).read(descriptor, lambda row, why: bad.append((row, why)))
+    [portions] = FileReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
     assert sum(batch.num_rows for _, batch in portions) < ROWS
     assert "the file cannot be read (further)" in bad[-1][1]
