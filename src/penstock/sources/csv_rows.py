@@ -18,6 +18,7 @@ import pyarrow.csv as pv
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import BLOCK_BYTES, WHOLE, FileBytes, Part
 from penstock.sources.mistakes import bad_source
+from penstock.sources.wrong_values import wrong_value
 
 #: A moment that ends in its zone; the time of day must be there, or the day of the month would look like an offset.
 _ZONED = r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
@@ -107,7 +108,7 @@ class CsvFile:
 
         def convert(first: int, count: int) -> pa.RecordBatch:
             converted = [
-                pa.nulls(count, field.type) if column is None else _from_text(column.slice(first, count), field.type)
+                pa.nulls(count, field.type) if column is None else _converted(column.slice(first, count), field)
                 for field, column in zip(self.schema, columns, strict=True)
             ]
             return in_schema(converted, self.schema)
@@ -152,6 +153,15 @@ class CsvFile:
                 if fields:
                     yield line, fields
                 line = before + reader.line_num + 1
+
+
+def _converted(values: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return _from_text(values, field.type)
+    except pa.ArrowInvalid:
+        if len(values) > 1 or pa.types.is_string(field.type):  # text can only be wrong in its encoding
+            raise
+        raise pa.ArrowInvalid(wrong_value(field, values[0].as_py().decode("utf-8", "replace"))) from None
 
 
 def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow.json as pj
 
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import BLOCK_BYTES, FileBytes, Part
+from penstock.sources.wrong_values import Suspects
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NULL_FIRST = re.compile(rb"\s*null")
@@ -67,6 +68,7 @@ def _parse_if_clean(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
 def _keep_good_lines(
     block: bytes, schema: pa.Schema, first_line: int, bad: BadRows, place: Callable[[int], str]
 ) -> Iterator[pa.RecordBatch]:
+    suspects = Suspects(schema, _parse)
     numbered = [(first_line + index, line) for index, line in enumerate(block.split(b"\n")) if line.strip()]
 
     def convert(first: int, count: int) -> pa.RecordBatch:
@@ -79,7 +81,8 @@ def _keep_good_lines(
 
     def report(index: int, error: str) -> None:
         number, line = numbered[index]
-        bad.report(line.decode("utf-8", "replace").rstrip("\r"), error, lambda: place(number))
+        why = suspects.explain(line, error)
+        bad.report(line.decode("utf-8", "replace").rstrip("\r"), why, lambda: place(number))
 
     return keep_good(convert, 0, len(numbered), report)
 

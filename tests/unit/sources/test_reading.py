@@ -54,6 +54,9 @@ def failure(reader, *arguments, **options):
     return caught.value
 
 
+TIMES = parse_schema("id long, at timestamp, local timestamp_ntz, day date, more struct<at: timestamp>, open boolean")
+
+
 class TestJson:
     def test_missing_columns_are_null_and_others_ignored(self, reader):
         rows = reader.read('{"n": 1, "more": [1, {}]}\n{"text": "a"}\n{}', "json")
@@ -141,6 +144,36 @@ class TestJson:
         assert error.name == "BAD_ROW"
         assert "line 3" in error.message
         assert "orders.json" in error.message
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            (
+                '{"id": 1, "at": "yesterday"}',
+                ['"yesterday" is no timestamp', '"at timestamp"', "2026-01-31T23:59:59.5Z"],
+            ),
+            ('{"at": 1700000000000}', ["1700000000000 is no timestamp", '"at timestamp"', "a number as long"]),
+            ('{"local": "x"}', ['"local timestamp_ntz"', "without a zone"]),
+            ('{"day": "31.01.2026"}', ['"31.01.2026" is no date', '"day date"', "2026-01-31"]),
+            ('{"more": {"at": "x"}}', ['"more struct<at: timestamp>"']),
+            ('{"open": "yes"}', ['"yes" is no boolean', '"open boolean"']),
+            ('{"id": 1.5}', ["1.5 is no long", '"id long"']),
+        ],
+    )
+    def test_a_bad_value_is_told_with_what_the_schema_says(self, reader, line, says):
+        error = failure(reader, f'{{"id": 1}}\n{line}\n', "json", schema=TIMES)
+        assert error.name == "BAD_ROW"
+        assert "line 2" in error.message
+        for words in says:
+            assert words in error.message
+        assert reader.read(f'{{"id": 1}}\n{line}\n{line}\n', "json", TIMES)[0]["id"] == 1
+        assert [says[0] in error for _, error in reader.bad] == [True, True]
+
+    @pytest.mark.parametrize("line", ['{"at": "x"', "[1]", "plain", '{"at": "\\ud800"}'])
+    def test_a_line_for_which_no_column_is_to_blame(self, reader, line):
+        error = failure(reader, f"{line}\n", "json", schema=TIMES)
+        assert error.name == "BAD_ROW"
+        assert "line 1" in error.message
 
     def test_a_null_that_the_schema_forbids(self, reader):
         strict = pa.schema([pa.field("n", pa.int64(), nullable=False)])
@@ -237,6 +270,23 @@ class TestCsv:
         assert error.name == "BAD_ROW"
         assert "line 5" in error.message
         assert "orders.csv" in error.message
+
+    @pytest.mark.parametrize(
+        ("row", "says"),
+        [
+            ("1,yesterday,", ['"yesterday" is no timestamp', '"at timestamp"', "2026-01-31T23:59:59.5Z"]),
+            ("1,1700000000000,", ['"1700000000000" is no timestamp', "a number as long"]),
+            ("1,,31.01.2026", ['"31.01.2026" is no date', '"day date"']),
+            ("x,,", ['"x" is no long', '"id long"']),
+        ],
+    )
+    def test_a_bad_value_is_told_with_what_the_schema_says(self, reader, row, says):
+        schema = parse_schema("id long, at timestamp, day date")
+        error = failure(reader, f"id,at,day\n1,,\n{row}\n", "csv", schema=schema)
+        assert error.name == "BAD_ROW"
+        assert "line 3" in error.message
+        for words in says:
+            assert words in error.message
 
     def test_a_header_with_other_columns(self, reader):
         assert failure(reader, "1,a\n2,b\n", "csv").name == "BAD_SOURCE"
