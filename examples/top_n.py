@@ -8,7 +8,8 @@
 such as "the ten largest" would fill up with old totals of one item; so `merge` keeps ten (item, total) pairs as state
 of its own. Ten are enough to be exact: ratings are never negative, so a total only grows, and an item that has fallen
 off the board can only come back with a larger total, which then arrives. For the same reason the order in which totals
-arrive does not matter: the largest is the latest.
+arrive does not matter: the largest is the latest. `takes_updates` says that `merge` is written for this; without it
+Penstock would refuse a keyed operator that reads the updates of another one.
 
 All items share one board, so `merge` has one key and cannot be spread. With a board per country, it could.
 """
@@ -68,5 +69,5 @@ scores = topology.map("score", score, inputs=events, schema="board string, item 
 totals = topology.keyed(
     "rank", rank, inputs=scores, key=["board", "item"], schema="board string, item string, total long", instances=2
 )
-board = topology.keyed("merge", merge, inputs=totals, key="board", schema=BOARD, tasks=1)
+board = topology.keyed("merge", merge, inputs=totals, key="board", schema=BOARD, tasks=1, takes_updates=True)
 topology.sink("out", sinks.console(rows=BEST), inputs=board)

@@ -196,11 +196,15 @@ class Topology:
         instances: int = 1,
         min_instances: int = 1,
         output_mode: str = "update",
+        takes_updates: bool = False,
         selectivity: Selectivity | None = None,
     ) -> Output:
         """A stateful operator: a DataFrame function over Spark's stateful operators (aggregations, windows,
         deduplication, stream-stream joins, transformWithState). It takes one DataFrame with all inputs
-        interleaved, or one DataFrame per input. Its state is split by `key` into `tasks` shares."""
+        interleaved, or one DataFrame per input. Its state is split by `key` into `tasks` shares.
+
+        With output_mode="append" it gives every result once; otherwise its rows are updates, which another keyed
+        operator may read only if `takes_updates` says that its function is written for them."""
         where = Location.of_caller()
         keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
         declared = _outputs(name, schema, outputs, where)
@@ -213,6 +217,7 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             output_mode=output_mode,
+            takes_updates=takes_updates,
             selectivity=_selectivity(name, selectivity, declared, where),
             where=where,
         )

@@ -150,6 +150,8 @@ class Keyed(Operator):
     key: tuple[str, ...]
     tasks: int = DEFAULT_TASKS
     output_mode: str = "update"
+    #: Whether its function is written for rows that take the place of earlier ones (see updates.py).
+    takes_updates: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

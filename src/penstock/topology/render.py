@@ -105,6 +105,7 @@ def _operator_json(operator: Operator) -> dict[str, Any]:
             described["key"] = list(operator.key)
             described["tasks"] = operator.tasks
             described["output_mode"] = operator.output_mode
+            described["takes_updates"] = operator.takes_updates
     if isinstance(operator, Sink):
         described["weight"] = operator.weight
     return described | {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from penstock.errors import Location
 from penstock.topology.definition import Operator, Stream, TopologyDefinition
+from penstock.topology.updates import check_updates, origins_of_updates
 from penstock.topology.validate_functions import check_function
 from penstock.topology.validate_graph import (
     check_all_outputs_are_read,
@@ -27,7 +28,9 @@ def validate(
     check_ends(name, operators, streams, where)
     check_all_outputs_are_read(operators, streams)
     definition = TopologyDefinition(name, in_topological_order(operators, streams), streams, where)
+    origins = origins_of_updates(definition)
     for operator in definition.operators:
         check_operator(definition, operator)
         check_function(definition, operator)
+        check_updates(definition, operator, origins)
     return definition

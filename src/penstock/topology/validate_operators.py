@@ -58,6 +58,8 @@ def _check_flags(operator: Operator) -> None:
     flags = {"chained": operator.chained}
     if isinstance(operator, Map):
         flags["gather"] = operator.gathers
+    if isinstance(operator, Keyed):
+        flags["takes_updates"] = operator.takes_updates
     for what, value in flags.items():
         if not isinstance(value, bool):
             raise PenstockError(

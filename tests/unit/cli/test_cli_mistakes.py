@@ -71,6 +71,11 @@ MISTAKES = {
     + LINES
     + f't.keyed("m", frame, inputs=s, key="sentence", {SCHEMA}, output_mode="all") #!\n'
     + OUT,
+    "UPDATES_AS_ROWS": START
+    + LINES
+    + f't.keyed("k", frame, inputs=s, key="sentence", {SCHEMA})\n'
+    + f't.keyed("m", frame, inputs="k", key="sentence", {SCHEMA}) #!\n'
+    + OUT,
     "BAD_AGGREGATE": START
     + LINES
     + 't.sink("o", sinks.noop(), inputs=s)\n'
