@@ -197,7 +197,7 @@ def _check_key(stream: Stream, definition: TopologyDefinition) -> None:
                 "UNKNOWN_KEY",
                 f'the key {column!r} of "{stream.consumer}" is not in the stream from "{stream.producer}", which has '
                 f'"{schema_text(schema)}".',
-                f"Use one or more of: {', '.join(schema.names)}.",
+                _hint_for_key(column, stream, definition),
                 stream.where,
             )
         type_ = schema.field(column).type
@@ -208,6 +208,20 @@ def _check_key(stream: Stream, definition: TopologyDefinition) -> None:
                 "Rows of one key must compare equal bit by bit: use a string, a whole number, a date or the like.",
                 stream.where,
             )
+
+
+def _hint_for_key(column: str, stream: Stream, definition: TopologyDefinition) -> str:
+    names = definition.schema_of(stream).names
+    others = [one for one in definition.inputs_of(stream.consumer) if one != stream]
+    if isinstance(definition.operator(stream.consumer), Keyed) and any(
+        column in definition.schema_of(other).names for other in others
+    ):
+        return (
+            f'All inputs of a keyed operator have the key under the name "{column}": rename the column of '
+            f'"{stream.producer}" before the join, in a map_dataframe with frame.withColumnRenamed(..., "{column}"). '
+            f"Its columns are: {', '.join(names)}."
+        )
+    return f"Use one or more of: {', '.join(names)}."
 
 
 def _check_dataframe_outputs(operator: Operator) -> None:

@@ -255,7 +255,41 @@ def test_every_input_must_have_the_key():
         topology.sink("out", FakeSink(), inputs=[joined])
         topology.definition()
 
-    assert '"users"' in expect("UNKNOWN_KEY", declare).message
+    error = expect("UNKNOWN_KEY", declare)
+    assert '"users"' in error.message
+    assert "user long" in error.message
+
+
+@pytest.mark.parametrize("users_first", [True, False])
+def test_a_join_of_inputs_that_name_their_key_differently(users_first):
+    """To list the columns of the one input would lead nowhere: none of them is in the other."""
+
+    def declare():
+        topology, orders = one_source("user_id long, price double")
+        users = topology.source("users", rows("id long, name string"))
+        inputs = [users, orders] if users_first else [orders, users]
+        joined = topology.keyed("join", lambda a, b: a, inputs=inputs, key="user_id", schema="user_id long")  # <- here
+        topology.sink("out", FakeSink(), inputs=[joined])
+        topology.definition()
+
+    error = expect("UNKNOWN_KEY", declare)
+    assert '"users"' in error.message
+    for words in ('under the name "user_id"', 'rename the column of "users"', "before the join", "withColumnRenamed"):
+        assert words in error.hint
+    assert "Use one or more of" not in error.hint
+
+
+def test_a_key_that_no_input_has():
+    def declare():
+        topology, orders = one_source("user_id long, price double")
+        users = topology.source("users", rows("id long, user_id long"))
+        joined = topology.keyed(  # <- here
+            "join", lambda a, b: a, inputs=[orders, users], key="uid", schema="user_id long"
+        )
+        topology.sink("out", FakeSink(), inputs=[joined])
+        topology.definition()
+
+    assert "Use one or more of: user_id, price." in expect("UNKNOWN_KEY", declare).hint
 
 
 @pytest.mark.parametrize("type_", ["array<int>", "map<string, int>", "struct<x: int>", "float", "double"])
