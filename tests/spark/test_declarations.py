@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from written_rows import WAIT, rows_of
@@ -56,3 +57,60 @@ def test_an_average_over_results_that_are_given_once(local_host: SparkHost, runn
     }
     assert len(by_key) == 3
     assert all(len(of_key) > 2 for of_key in by_key.values())
+
+
+# Inputs that differ only in whether a value may be null
+
+STRICT = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
+    ]
+)
+LOOSE = "id long, tags array<string>"
+
+
+def without_nulls(first: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch([range(first, first + count), [["a"]] * count], schema=STRICT)
+
+
+def with_nulls(first: int, count: int) -> pa.RecordBatch:
+    """Every third id, and one of two tags, is null."""
+    ids = [None if number % 3 == 0 else 1_000_000 + number for number in range(first, first + count)]
+    types = [pa.int64(), pa.list_(pa.string())]
+    columns = [pa.array(ids, types[0]), pa.array([["b", None]] * count, types[1])]
+    return pa.record_batch(columns, names=["id", "tags"])
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def tags(frame: DataFrame) -> DataFrame:
+    return frame.select(F.explode("tags").alias("tag")).groupBy("tag").count()
+
+
+def test_inputs_that_differ_in_nullability_only(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    rows = 3_000
+    topology = Topology("nullability")
+    # All rows at once, so that a batch has some of both.
+    strict = topology.source("strict", sources.rate(1_000_000, sources.generated(without_nulls, STRICT), rows=rows))
+    loose = topology.source("loose", sources.rate(1_000_000, sources.generated(with_nulls, LOOSE), rows=rows))
+    inputs = [strict, loose]
+    mapped = topology.map("mapped", same, inputs=inputs, schema=LOOSE, instances=2)
+    split = topology.map("split", same, inputs=[one.by_key("id") for one in inputs], schema=LOOSE)
+    counted = topology.keyed("counted", tags, inputs=inputs, key="id", schema="tag string, count long", tasks=2)
+    topology.sink("counts", sinks.parquet(tmp_path / "counts"), inputs=counted)
+    for name, of in (("mapped", mapped), ("split", split), ("plain", inputs)):
+        topology.sink(f"{name}_out", sinks.parquet(tmp_path / name), inputs=of)
+    with running(topology, local_host) as run:
+        assert run.wait(WAIT)
+    wanted = sorted([*range(rows), *(1_000_000 + number if number % 3 else -1 for number in range(rows))])
+    for name in ("mapped", "split", "plain"):
+        got = rows_of(tmp_path / name)
+        assert sorted(-1 if row["id"] is None else row["id"] for row in got) == wanted
+        assert {tuple(row["tags"]) for row in got} == {("a",), ("b", None)}
+    highest: dict[str | None, int] = {}
+    for row in rows_of(tmp_path / "counts"):
+        highest[row["tag"]] = max(highest.get(row["tag"], 0), row["count"])
+    assert highest == {"a": rows, "b": rows, None: rows}

@@ -19,7 +19,7 @@ from penstock.engine.failures import failure
 from penstock.engine.instance import Instance, Work, Written
 from penstock.engine.manifest import BundleReport, sums
 from penstock.engine.program import PackedProgram, Program, Stage
-from penstock.engine.readers import RowReader
+from penstock.engine.readers import ChannelReader
 from penstock.engine.splitting import Descriptor
 from penstock.errors import PenstockError
 from penstock.topology.definition import MAIN_OUTPUT, OnError
@@ -42,7 +42,9 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     """The DataFrame path's first half: descriptors in, rows out, for Spark SQL."""
     worker.prepare()
     program = packed.unpack()
-    reader = RowReader(program.store)
+    reader = program.reader
+    if not isinstance(reader, ChannelReader):
+        raise RuntimeError(f"{program.stages[0].operator} does not read channels")
     for batch in batches:
         for descriptor in batch.column(0):
             yield from reader.rows(Descriptor.parse(descriptor.as_py()))

@@ -128,7 +128,8 @@ class FrameBuilder:
             return OperatorFrame(frame, self._feeds, operator.output_mode)
         if isinstance(operator, Map) and operator.takes_dataframes:
             return OperatorFrame(self._through_spark_sql(operator.function, self._read_inputs()), self._feeds)
-        frame = self._arrow_path(self._channel_feed(self._inputs()), ChannelReader(self.environment.store))
+        inputs = self._inputs()
+        frame = self._arrow_path(self._channel_feed(inputs), self._channel_reader(inputs))
         return OperatorFrame(frame, self._feeds, arrow=True)
 
     def _source_frame(self, operator: Source) -> DataFrame:
@@ -207,15 +208,16 @@ class FrameBuilder:
         for index, streams in enumerate(groups):
             feed = self._channel_feed(streams)
             self._feeds.append(feed)
-            schema = self.environment.definition.schema_of(streams[0])
+            reader = self._channel_reader(streams)
             name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
             descriptors = self.environment.streams.placed(self._session, name, feed)
-            store = self.environment.store
-            program = Program((self._stage(operator, None),), ChannelReader(store), store)
-            frames.append(
-                descriptors.mapInArrow(functools.partial(bundle.read, program.pack()), from_arrow_schema(schema))
-            )
+            program = Program((self._stage(operator, None),), reader, self.environment.store)
+            read = functools.partial(bundle.read, program.pack())
+            frames.append(descriptors.mapInArrow(read, from_arrow_schema(reader.schema)))
         return frames
+
+    def _channel_reader(self, streams: Sequence[Stream]) -> ChannelReader:
+        return ChannelReader(self.environment.store, self.environment.definition.schema_of_all(streams))
 
     def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
         environment = self.environment

@@ -27,6 +27,9 @@ class ChannelReader:
     """Pieces of segments. Shuffled rows are cut into equal parts, one an instance; groups of keys stay whole."""
 
     store: SegmentStore
+    #: What the rows of all inputs are; None: as they lie in the segments. Inputs may differ in what may be null, and
+    #: batches of two schemas could not be joined, nor be given to Spark one after the other.
+    schema: pa.Schema | None = None
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
@@ -37,6 +40,17 @@ class ChannelReader:
             itertools.chain(self._shuffled(shuffled, *ranges[index]), self._others(others, index, count))
             for index in range(count)
         ]
+
+    def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
+        """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
+        for piece in descriptor.pieces:
+            for batch in self.store.read(piece.path, piece.start, piece.stop):
+                if piece.spread is not Spread.BY_KEY:
+                    yield self._in_schema(batch)
+                elif piece.stop_group > piece.first_group:
+                    yield self._in_schema(rows_of_groups(batch, piece.first_group, piece.stop_group))
+                else:
+                    yield self._in_schema(drop_groups(batch))
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         pieces = descriptor.pieces
@@ -51,36 +65,23 @@ class ChannelReader:
             seen += rows
             if low < high:
                 for batch in self.store.read(piece.path, piece.start + low, piece.start + high):
-                    yield piece, batch
+                    yield piece, self._in_schema(batch)
 
     def _others(self, pieces: Sequence[Piece], index: int, count: int) -> Iterator[Portion]:
         for piece in pieces:
             if piece.spread is Spread.BROADCAST:
                 for batch in self.store.read(piece.path, piece.start, piece.stop):
-                    yield piece, batch
+                    yield piece, self._in_schema(batch)
                 continue
             low, high = cuts(piece.stop_group - piece.first_group, [1] * count)[index]
             for batch in self.store.read(piece.path, piece.start, piece.stop):
                 mine = rows_of_groups(batch, piece.first_group + low, piece.first_group + high)
                 if mine.num_rows:
-                    yield piece, mine
+                    yield piece, self._in_schema(mine)
 
-
-@dataclass(frozen=True)
-class RowReader:
-    """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
-
-    store: SegmentStore
-
-    def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
-        for piece in descriptor.pieces:
-            for batch in self.store.read(piece.path, piece.start, piece.stop):
-                if piece.spread is not Spread.BY_KEY:
-                    yield batch
-                elif piece.stop_group > piece.first_group:
-                    yield rows_of_groups(batch, piece.first_group, piece.stop_group)
-                else:
-                    yield drop_groups(batch)
+    def _in_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Every value may stay as it is: only what the schema says about nulls changes.
+        return batch if self.schema is None or batch.schema.equals(self.schema) else batch.cast(self.schema)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.schema import Schema, parse_schema
+from penstock.topology.schema import Schema, common_schema, parse_schema, same_schema
 from penstock.topology.validate import validate
 
 
@@ -241,7 +241,7 @@ class Topology:
         keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
         given = _as_sequence(inputs)
         before = [self._declared(name, item, where) for item in given]
-        schema = before[0][0].outputs[before[0][1]]
+        schema = _interleaved([operator.outputs[output] for operator, output in before])
         combine, merge = checked(name, keys, aggregates, schema, where)
         combined = self.map(
             f"{name}-combine",
@@ -332,6 +332,12 @@ class Topology:
 def _as_sequence(inputs: Sequence[Input] | Input) -> Sequence[Input]:
     # What is neither one input nor several of them is named by the check of each input.
     return (inputs,) if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
+
+
+def _interleaved(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    # Inputs that do not agree are the validation's to refuse.
+    agree = all(same_schema(schemas[0], other) for other in schemas)
+    return common_schema(schemas) if agree else schemas[0]
 
 
 def _policy(name: str, on_error: str, where: Location) -> OnError:

@@ -5,7 +5,7 @@ Nothing here imports Spark: strategies, the simulator and the validation read th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
+from penstock.topology.schema import common_schema
 
 MAIN_OUTPUT = "out"
 DEAD_LETTER = "dead_letter"
@@ -192,6 +193,10 @@ class TopologyDefinition:
 
     def schema_of(self, stream: Stream) -> pa.Schema:
         return self.operator(stream.producer).outputs[stream.output]
+
+    def schema_of_all(self, streams: Sequence[Stream]) -> pa.Schema:
+        """What the rows of several streams are when they are interleaved."""
+        return common_schema([self.schema_of(stream) for stream in streams])
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -85,6 +85,15 @@ def type_text(type_: pa.DataType) -> str:
 def same_schema(a: pa.Schema, b: pa.Schema) -> bool:
     """Whether names and types agree; nullability and metadata are not looked at."""
     return a.equals(b) or (a.names == b.names and all(map(_same_type, a.types, b.types)))
+
+
+def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Of schemas that agree in names and types, the one that all their rows fit: a value, or a part of one, may be null
+    if it may be in any of them."""
+    first, *others = schemas
+    if all(first.equals(other) for other in others):
+        return first
+    return pa.unify_schemas([schema.remove_metadata() for schema in schemas])
 
 
 def _same_type(a: pa.DataType, b: pa.DataType) -> bool:

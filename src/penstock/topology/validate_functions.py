@@ -88,7 +88,7 @@ def _check_inputs_agree(definition: TopologyDefinition, operator: Operator) -> N
 
 def _check_returns_what_is_declared(definition: TopologyDefinition, operator: Map) -> None:
     """Calls the function once, with no rows, so that a wrong schema shows before Spark starts."""
-    schema = definition.schema_of(definition.inputs_of(operator.name)[0])
+    schema = definition.schema_of_all(definition.inputs_of(operator.name))
     no_rows = pa.RecordBatch.from_pylist([], schema=schema)
     try:
         for _ in outputs_of_call(operator.function(no_rows), operator.outputs):

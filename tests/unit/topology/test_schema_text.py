@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import Location, PenstockError
 from penstock.topology import parse_schema, same_schema, schema_text
+from penstock.topology.schema import common_schema
 
 HERE = Location("user.py", 7)
 
@@ -124,3 +125,18 @@ def test_same_schema_ignores_nullability_and_metadata_at_every_depth():
 )
 def test_different_schemas(a, b):
     assert not same_schema(parse_schema(a), parse_schema(b))
+
+
+@pytest.mark.parametrize("strict_first", [True, False])
+def test_the_common_schema_allows_the_nulls_of_all(strict_first):
+    strict = pa.schema([pa.field("a", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False)])
+    loose = pa.schema([pa.field("a", pa.list_(pa.int64()))], metadata={"made": "by pandas"})
+    schemas = [strict, loose] if strict_first else [loose, strict]
+    assert common_schema(schemas).equals(loose)
+    assert common_schema([strict, strict]) is strict
+
+
+def test_each_of_two_schemas_may_be_the_looser_one_in_a_column():
+    one = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
+    other = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.int64(), nullable=False)])
+    assert common_schema([one, other]).equals(parse_schema("a long, b long"))

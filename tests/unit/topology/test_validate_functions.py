@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from topology_fakes import FakeSink, expect, one_source, rows, same
+from topology_fakes import FakeSink, FakeSource, expect, one_source, rows, same
+
+from penstock import aggregates
 
 WORDS = "word string, n long"
 LENGTHS = pa.record_batch({"length": pa.array([], pa.int32())})
@@ -126,3 +128,41 @@ def test_inputs_in_dataframes_of_their_own_may_differ():
     joined = topology.keyed("join", lambda a, b: a, inputs=[lines, other], key="word", schema=WORDS)
     topology.sink("out", FakeSink(), inputs=[joined])
     assert len(topology.definition().inputs_of("join")) == 2
+
+
+@pytest.mark.parametrize("strict_first", [True, False])
+def test_inputs_that_differ_in_nullability_only(strict_first):
+    """The function is tried with what it will get: values that may be null if they may be in any input."""
+    topology, lines = one_source("n long")
+    strict = topology.source("strict", FakeSource(pa.schema([pa.field("n", pa.int64(), nullable=False)])))
+    tried = []
+
+    def remember(batch):
+        tried.append(batch.schema.field("n").nullable)
+        return batch
+
+    inputs = [strict, lines] if strict_first else [lines, strict]
+    work = topology.map("work", remember, inputs=inputs, schema="n long")
+    topology.sink("out", FakeSink(), inputs=work)
+    assert topology.definition().schema_of_all(topology.definition().inputs_of("work")).field("n").nullable
+    assert tried == [True, True]
+
+
+def test_the_key_of_an_aggregate_may_be_null_if_it_may_be_in_any_input():
+    topology, lines = one_source("n long")
+    strict = topology.source("strict", FakeSource(pa.schema([pa.field("n", pa.int64(), nullable=False)])))
+    counts = topology.aggregate("counts", {"count": aggregates.count()}, inputs=[strict, lines], key="n")
+    topology.sink("out", FakeSink(), inputs=counts)
+    operators = topology.definition().operators
+    assert all(one.outputs["out"].field("n").nullable for one in operators if one.name.startswith("counts"))
+
+
+def test_an_aggregate_over_inputs_that_do_not_agree():
+    def declare():
+        topology, lines = one_source("n long")
+        other = topology.source("other", rows("n int"))
+        counts = topology.aggregate("counts", {"count": aggregates.count()}, inputs=[lines, other], key="n")  # <- here
+        topology.sink("out", FakeSink(), inputs=counts)
+        topology.definition()
+
+    expect("SCHEMA_MISMATCH", declare)
