@@ -88,7 +88,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
     "BAD_CHAINING": "An operator's flag `chained`, `gather` or `takes_updates` is neither True nor False.",
-    "BAD_OUTPUT_MODE": "A keyed operator's output mode is none of append, update and complete.",
+    "BAD_OUTPUT_MODE": "A keyed operator's output mode is unknown, or does not fit its function.",
     "UPDATES_AS_ROWS": "A keyed operator reads rows that take the place of earlier ones, and would count each of them.",
     "BAD_SOURCE": "A source is declared with values that make no sense.",
     "BAD_AGGREGATE": "An aggregation names a column that is not there, or cannot be aggregated that way.",
@@ -116,6 +116,9 @@ ERRORS: Mapping[str, str] = {
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
     "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
     "SEGMENT_UNREADABLE": "A segment that the catalog names cannot be read.",
+    # what Spark is asked before anything runs
+    "STATE_OUTSIDE_KEYED": "The DataFrame function of a map or a source keeps state, which only a keyed operator may.",
+    "NOT_ON_A_STREAM": "An operator's DataFrame function does something that Spark cannot do on a stream.",
     # while it runs
     "OPERATOR_FAILED": "An operator's function raised, or Spark could not run it.",
     "BAD_ROW": "A row cannot be read or handled, and the policy is to fail.",

@@ -15,7 +15,14 @@ from penstock.cluster.provider import Executor
 from penstock.engine import spark_internals
 from penstock.engine.bundle import warm
 from penstock.engine.host import SparkHost
-from penstock.engine.spark_internals import QueryIdentity, SparkInternals, missing, repartition_state
+from penstock.engine.spark_internals import (
+    QueryIdentity,
+    SparkInternals,
+    missing,
+    refusal_of,
+    repartition_state,
+    stateful_nodes,
+)
 from penstock.engine.state_placement import StatePartition
 from penstock.engine.worker import executor_id
 
@@ -268,3 +275,36 @@ def test_stateful_operators_are_counted(standalone_host: SparkHost, internals: S
     for wanted, frame in cases.items():
         assert internals.stateful_operators(frame) == wanted
     assert internals.stateful_operators(stream.dropDuplicates(["value"])) == (1, False)
+
+
+def test_what_a_stream_keeps_in_state(standalone_host: SparkHost) -> None:
+    spark = standalone_host.spark
+    stream = spark.readStream.format("rate").load()
+    table = spark.range(3).groupBy("id").count()
+    rows = stream.groupBy("value")
+    frames = {
+        (): stream.join(table, table.id == stream.value).withWatermark("timestamp", "1 minute"),
+        ("Aggregate",): rows.count(),
+        ("Deduplicate",): stream.distinct(),
+        ("DeduplicateWithinWatermark",): stream.withWatermark("timestamp", "1 minute").dropDuplicatesWithinWatermark(),
+        ("GlobalLimit",): stream.limit(3),
+        ("Aggregate", "Join"): stream.join(spark.readStream.format("rate").load(), "value").groupBy("value").count(),
+        ("FlatMapGroupsInPandasWithState",): rows.applyInPandasWithState(
+            lambda key, frames, state: frames, "value long", "x long", "update", "NoTimeout"
+        ),
+    }
+    for wanted, frame in frames.items():
+        assert tuple(stateful_nodes(frame)) == wanted
+    # Groups of one batch only: nothing is kept.
+    assert stateful_nodes(rows.applyInPandas(lambda frame: frame, "timestamp timestamp, value long")) == []
+
+
+def test_spark_says_beforehand_which_output_modes_it_takes(standalone_host: SparkHost) -> None:
+    counts = standalone_host.spark.readStream.format("rate").load().groupBy("value").count()
+    assert "without watermark" in refusal_of(counts, "append")
+    assert refusal_of(counts, "update") == refusal_of(counts, "complete") == ""
+    counts.sparkSession.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    try:
+        assert refusal_of(counts, "append") == ""
+    finally:
+        counts.sparkSession.conf.unset("spark.sql.streaming.unsupportedOperationCheck")

@@ -95,6 +95,17 @@ def test_a_join_of_two_inputs(unplaced_host: SparkHost, running: Callable, tmp_p
     assert got == list(zip(range(600), *values, strict=True))
 
 
+def test_state_outside_a_keyed_operator_is_refused_here_too(unplaced_host: SparkHost, running: Callable) -> None:
+    topology = Topology("unplaced-state")
+    lines = topology.source("lines", sources.rate(1_000, sources.sentences(), rows=10))
+    words = topology.map("split", split, inputs=[lines], schema="word string")
+    counts = topology.map_dataframe("count", count, inputs=[words], schema="word string, n long")
+    topology.sink("out", sinks.noop(), inputs=[counts])
+    with pytest.raises(PenstockError) as caught, running(topology, unplaced_host):
+        pass
+    assert caught.value.name == "STATE_OUTSIDE_KEYED"
+
+
 def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch.num_rows:
         raise ValueError("not today")

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
+from penstock.engine.refusals import explained
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ _LOST = re.compile(
     r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
     r"|Failed to get broadcast|maximum allowable number of attempts"
 )
+#: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
+_RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Invalid)(:|$)")
+_TRACEBACK = "Traceback (most recent call last):"
 #: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
 _OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 #: Where PySpark tells of exceptions that are about a line of the user's.
@@ -93,6 +97,8 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
     """What the driver met while it ran an operator, as an error that says where the operator was declared."""
     if isinstance(error, PenstockError):
         return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
+    if isinstance(error, PySparkException) and (refused := explained(operator, str(error))):
+        return refused
     if isinstance(error, PySparkException | Py4JError):
         return as_named_error(operator, str(error), _line_of(error))
     return PenstockError(
@@ -121,7 +127,8 @@ def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockEr
         except (ValueError, KeyError):
             pass  # cut off on the way: fall through to Spark's own words
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    reasons = [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]
+    raised = [line for line in lines if _RAISED.match(line) and not line.endswith(_TRACEBACK)]
+    reasons = raised or [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]
     reason = (reasons[-1] if reasons else lines[0] if lines else "no reason given")[:600]
     return PenstockError(
         "OPERATOR_FAILED",

@@ -12,21 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
-from penstock.engine.failures import named_error
 from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport
 from penstock.engine.program import FileWriter, Program, Reader, Stage
 from penstock.engine.readers import ChannelReader, FileReader, RateReader
+from penstock.engine.rehearsal import frame_of, input_groups
 from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer
 from penstock.engine.splitting import Spread
 from penstock.engine.state_folder import identity_of
@@ -35,9 +34,7 @@ from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.sinks import ArrowSink
 from penstock.sources.specs import DataframeSource, FileSource, RateSource
-from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream, TopologyDefinition
-from penstock.topology.schema import same_schema, schema_text
 from penstock.topology.validate_operators import OUTPUT_COLUMN
 
 AnyFeed = ChannelFeed | RateFeed | FileFeed
@@ -165,45 +162,16 @@ class FrameBuilder:
     def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
         """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it
         comes out. The function runs once, here, before any row is read."""
-        try:
-            frame = function(*arguments)
-        except Exception as error:
-            raise named_error(self.operator, error) from error
+        frame = frame_of(self.operator, function, arguments)
         several = len(self.operator.outputs) > 1
-        self._check_frame(frame, several)
         stage = self._stage(self.operator, None, output_column=OUTPUT_COLUMN if several else None)
         program = Program((stage,), None, self.environment.store)
-        rows: DataFrame = frame
-        return rows.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
-
-    def _check_frame(self, frame: Any, several: bool) -> None:
-        operator = self.operator
-        declared = next(iter(operator.outputs.values()))
-        if several:
-            declared = declared.append(pa.field(OUTPUT_COLUMN, pa.string()))
-        if not hasattr(frame, "isStreaming"):
-            problem, name = f"the function returned a {type(frame).__name__}, not a DataFrame.", "BAD_FUNCTION"
-        elif not frame.isStreaming:
-            problem, name = "the function returned a DataFrame that is not a stream.", "BAD_FUNCTION"
-        else:
-            returned = to_arrow_schema(frame.schema, timezone="UTC")
-            if same_schema(returned, declared):
-                return
-            name = "FUNCTION_SCHEMA"
-            problem = f'declared is "{schema_text(declared)}", but the function returned "{schema_text(returned)}".'
-        raise PenstockError(
-            name,
-            f'"{operator.name}": {problem}',
-            "Change the declaration, or select and cast in the function.",
-            operator.where,
-        )
+        return frame.mapInArrow(functools.partial(bundle.write, program.pack()), "report binary")
 
     def _read_inputs(self) -> list[DataFrame]:
         """The operator's inputs as streaming DataFrames: one, interleaved, or one per input."""
-        operator, inputs = self.operator, self._inputs()
-        function = getattr(operator, "function", None)
-        apart = function is not None and len(inputs) > 1 and frames_taken(function, len(inputs)) != 1
-        groups = [[stream] for stream in inputs] if apart else [list(inputs)]
+        operator = self.operator
+        groups = input_groups(self.environment.definition, operator)
         frames = []
         for index, streams in enumerate(groups):
             feed = self._channel_feed(streams)

@@ -25,6 +25,7 @@ from penstock.engine.opening import open_catalog, open_environment, open_monitor
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.queries import Queries
+from penstock.engine.rehearsal import rehearse
 from penstock.engine.slots import to_nobody
 from penstock.engine.state_account import StateAccount
 from penstock.engine.state_folder import StateFolder
@@ -144,6 +145,7 @@ class Run:
         return self
 
     def _open(self) -> None:
+        rehearse(self.definition, self.host.spark)
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)

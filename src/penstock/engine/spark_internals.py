@@ -12,6 +12,7 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 8. request_executors(), decommission(): executors come and go by themselves with dynamic allocation only; asked for by
    hand they come and go on any cluster manager.
 9. repartition_state(): a stopped query's state in another number of partitions; no public name in Spark 4.3.
+10. stateful_nodes(), refusal_of(): what a stream keeps in state, and whether Spark could run it, before it is started.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 #: No batch has more tasks than are looked at.
 MOST_TASKS = 10_000
 DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
+#: How the names of operators that keep state on a stream begin in Spark's plans.
+_STATEFUL = ("Aggregate", "Deduplicate", "TransformWithState", "GlobalLimit", "Distinct")
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _CLASSES = (
     SOURCE,
@@ -136,6 +139,44 @@ def repartition_state(spark: SparkSession, checkpoint: str, partitions: int) -> 
     except (PySparkException, Py4JError) as error:  # not all of Spark's errors have a class in Python
         if "SHUFFLE_PARTITIONS_ALREADY_MATCH" not in str(error):
             raise
+
+
+def stateful_nodes(frame: DataFrame) -> list[str]:
+    """Spark's names of the stateful operators in a stream's plan, from the last to the first; empty on Spark Connect,
+    where there is no plan to look at."""
+    if not hasattr(frame, "_jdf"):
+        return []
+    converters = java_of(frame.sparkSession).scala.jdk.javaapi.CollectionConverters
+    found = []
+    waiting = [frame._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop()
+        children = list(converters.asJava(node.children()))
+        name = str(node.nodeName())
+        with_state = name.startswith("FlatMapGroups") and name.endswith("WithState")
+        streams_meet = name == "Join" and all(child.isStreaming() for child in children)
+        if node.isStreaming() and (name.startswith(_STATEFUL) or with_state or streams_meet):
+            found.append(name)
+        waiting += children
+    return found
+
+
+def refusal_of(frame: DataFrame, output_mode: str) -> str:
+    """What Spark would say if this stream were started in this output mode; empty if it would take it, or if it has
+    been told not to look. On Spark Connect it is known only when it is started."""
+    session = frame.sparkSession
+    if not hasattr(frame, "_jdf") or session.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "false":
+        return ""
+    java = java_of(session)
+    checker = getattr(getattr(java.org.apache.spark.sql.catalyst.analysis, "UnsupportedOperationChecker$"), "MODULE$")
+    mode = getattr(java.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    try:
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        return str(error)
+    except (Py4JError, TypeError):
+        return ""  # another version, which has it elsewhere: it refuses what it cannot do when the query starts
+    return ""
 
 
 def java_of(spark: SparkSession) -> Any:
@@ -290,20 +331,8 @@ class SparkInternals:
 
     def stateful_operators(self, frame: DataFrame) -> tuple[int, bool]:
         """How many stateful operators a streaming DataFrame has, and whether one of them is a join of two streams."""
-        plan = frame._jdf.queryExecution().analyzed()
-        nodes = [str(node.nodeName()) for node in self._nodes(plan) if node.isStreaming()]
-        stateful = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit", "Distinct")
-        joins = sum(node.nodeName() == "Join" and self._streams_meet(node) for node in self._nodes(plan))
-        return sum(name.startswith(stateful) for name in nodes) + joins, joins > 0
-
-    def _streams_meet(self, join: Any) -> bool:
-        return all(child.isStreaming() for child in self._converters.asJava(join.children()))
-
-    def _nodes(self, plan: Any) -> list[Any]:
-        nodes = [plan]
-        for child in self._converters.asJava(plan.children()):
-            nodes += self._nodes(child)
-        return nodes
+        stateful = stateful_nodes(frame)
+        return len(stateful), "Join" in stateful
 
     def _coordinator(self, query: StreamingQuery) -> Any:
         return _manager(self.spark._jsparkSession).stateStoreCoordinator()
