@@ -19,6 +19,7 @@ from penstock.cli.summary_page import end
 from penstock.control.prometheus import exposition
 from penstock.control.status import status_of
 from penstock.engine.host import SparkHost
+from penstock.engine.manifest import BatchReport
 from penstock.engine.runtime import Run
 from penstock.monitor.history import HistoryQuery
 
@@ -158,12 +159,13 @@ def test_the_latency_of_a_result_counts_from_the_rows_of_its_window(
     )
     topology.sink("out", sinks.noop(), inputs=[windows])
     with running(topology, local_host) as run:
+        reports: list[BatchReport] = []
+        run.listen(lambda report: reports.append(report) if report.operator == "out" else None)
         until(run, lambda: run.statistics.totals("out")[0] >= 12, "four windows are let go")
         latency = run.statistics.latency("out")
-        recent = [bundle for report in run.statistics._recent["out"] for bundle in report.bundles if bundle.rows_in]
         run.stop(drain=False)
     # The rows of a window came in over two seconds, and the last of them before it closed.
-    spans = [bundle.born_to - bundle.born_from for bundle in recent]
+    spans = [one.born_to - one.born_from for report in reports for one in report.bundles if one.rows_in]
     assert max(spans) >= 1.5, spans
     assert latency.p99 is not None
     assert latency.p99 >= 2.0

@@ -174,7 +174,8 @@ class Queries:
             return None
         if operator.name not in self._accounts:
             tell = functools.partial(self._run.accounted, operator.name)
-            self._accounts[operator.name] = StateAccounts(operator.output_mode, tell)
+            complain = functools.partial(self._run.happened, "fault", subject=operator.name)
+            self._accounts[operator.name] = StateAccounts(operator.output_mode, tell, complain)
         return self._accounts[operator.name]
 
     def _seats(self, operator: str) -> Seats:

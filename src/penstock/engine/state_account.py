@@ -87,10 +87,12 @@ class StateAccounts:
         self,
         output_mode: str,
         tell: Callable[[StateAccount], object],
+        complain: Callable[[str], object] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._output_mode = output_mode
         self._tell = tell
+        self._complain: Callable[[str], object] | None = complain
         self._clock = clock
         self._last: StateAccount | None = None
         self._read_at = 0.0
@@ -111,7 +113,16 @@ class StateAccounts:
         self._pending = _Published(batch, born, is_new)
 
     def between_batches(self, query: HasProgress | None, idle: bool) -> None:
-        """Read what Spark has written down of the last batch, if there is anything new and it is worth the calls."""
+        """Read what Spark has written down of the last batch, if there is anything new and it is worth the calls. What
+        goes wrong here is told once, and stops nothing: it is only about what is measured."""
+        try:
+            self._read(query, idle)
+        except Exception as problem:
+            if self._complain is not None:
+                self._complain(f"late rows and state are not counted: {type(problem).__name__}: {problem}")
+                self._complain = None
+
+    def _read(self, query: HasProgress | None, idle: bool) -> None:
         pending = self._pending
         if pending is None or query is None:
             return

@@ -71,7 +71,7 @@ def test_what_is_left_inside_is_told_by_operator() -> None:
 def accounts(mode: str = "append") -> tuple[StateAccounts, Query, list[StateAccount], Clock]:
     told: list[StateAccount] = []
     clock = Clock()
-    return StateAccounts(mode, told.append, clock), Query(), told, clock
+    return StateAccounts(mode, told.append, clock=clock), Query(), told, clock
 
 
 def test_with_a_watermark_every_batch_is_asked_about_once() -> None:
@@ -108,6 +108,17 @@ def test_a_batch_that_spark_has_not_written_down_is_asked_about_again() -> None:
         query.newest = newest
         made.between_batches(query, idle=False)
     assert [one.batch for one in told] == [4]
+
+
+def test_a_progress_that_cannot_be_read_is_told_of_once_and_stops_nothing() -> None:
+    complaints: list[str] = []
+    made = StateAccounts("append", lambda account: None, complaints.append)
+    query = Query()
+    for batch in range(3):
+        made.published(batch, None, 0, is_new=True)
+        query.newest = {"batchId": batch, "stateOperators": [{"operatorName": "stateStoreSave"}]}
+        made.between_batches(query, idle=False)
+    assert complaints == ["late rows and state are not counted: KeyError: 'numRowsTotal'"]
 
 
 def test_a_replay_is_not_counted_again() -> None:
