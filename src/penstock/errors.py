@@ -110,7 +110,8 @@ ERRORS: Mapping[str, str] = {
     "BAD_CLUSTER": "The cluster as asked for cannot be had.",
     # state
     "STATE_IN_USE": "Another process runs on the same state folder.",
-    "STATE_DOES_NOT_FIT": "The state folder was written by a topology that differs in what cannot change.",
+    "STATE_DOES_NOT_FIT": "The state was written by a topology that differs in what cannot change, or in parts of "
+    "different moments.",
     "STATE_TAKEN_OVER": "Another process has taken over this topology's catalog; this one writes nothing more.",
     "CATALOG_WENT_BACK": "The catalog lacks what was published: an older copy or a lagging replica has its place.",
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from penstock.engine import spark_internals
 from penstock.engine.bundle import warm
 from penstock.engine.host import SparkHost
 from penstock.engine.spark_internals import (
+    HadoopFiles,
     QueryIdentity,
     SparkInternals,
     missing,
@@ -308,3 +310,14 @@ def test_spark_says_beforehand_which_output_modes_it_takes(standalone_host: Spar
         assert refusal_of(counts, "append") == ""
     finally:
         counts.sparkSession.conf.unset("spark.sql.streaming.unsupportedOperationCheck")
+
+
+def test_files_are_read_where_spark_has_them(standalone_host: SparkHost, tmp_path: Path) -> None:
+    """By a URI, as Hadoop has it."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "7").write_text("v1\n{}\nübrig")
+    files = HadoopFiles(standalone_host.spark)
+    assert files.names(f"file://{tmp_path}/offsets") == ["7"]
+    assert files.names(f"file://{tmp_path}/commits") == []
+    assert files.text(f"file://{tmp_path}/offsets/7") == "v1\n{}\nübrig"
+    assert files.text(f"file://{tmp_path}/offsets/8") is None

@@ -86,6 +86,14 @@ class SessionHold:
 
     def take(self) -> bool:
         self.release()
+        try:
+            return self._try()
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        return self._try()  # the pool had kept a connection that was lost too; now it has none of them left
+
+    def _try(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             for setting, value in _SERVER_KEEPALIVE.items():

@@ -133,6 +133,11 @@ class ChannelFeed:
     def seek(self, start: str) -> None:
         self.position, self._known = json.loads(start), True
 
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Where Spark says that its newest batch ends; empty as long as it has said nothing."""
+        return dict(self.position) if self._known else {}
+
     def latest(self) -> str | None:
         admitted = self._intake.admits(self)
         end = dict(self.position)
@@ -208,6 +213,11 @@ class SourceFeed:
 
     def seek(self, start: str) -> None:
         self.position, self.found = int(json.loads(start)), True
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Where Spark says that its newest batch ends: of the only input that a source has."""
+        return {"0": self.position} if self.found else {}
 
     def take_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch({})

@@ -84,8 +84,13 @@ class FileFeed(SourceFeed):
             end += 1
         return json.dumps(end) if end else None
 
+    def seek(self, start: str) -> None:
+        super().seek(start)
+        self._check_listed(self.position)
+
     def partitions(self, start: str | None, end: str) -> Partitions:
         first, stop = self._go(start, end)
+        self._check_listed(stop)
         chosen = self._files[first:stop]
         self.last_bytes = sum(found.bytes for found in chosen)
         self.batch = Batch({}, 0, *_seen(chosen))
@@ -100,6 +105,17 @@ class FileFeed(SourceFeed):
                 files = [[found.path, max(found.bytes, 1)] for found in load]
                 shares.append(Share(bundle, load={"files": files, "born": _seen(load)}))
         return self._seats.partitions(shares)
+
+    def _check_listed(self, count: int) -> None:
+        """The catalog listed as many files before Spark counted them. A file that has come into the place of one that
+        is no longer listed would never be read."""
+        if count > len(self._files):
+            raise PenstockError(
+                "CATALOG_WENT_BACK",
+                f'Spark has counted {count} files of "{self._operator.name}", the catalog lists {len(self._files)}.',
+                "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
+                self._operator.where,
+            )
 
     def look(self) -> None:
         now = time.monotonic()  # clocks may be set back

@@ -10,11 +10,12 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
+from penstock.engine.agreement import check_agreement
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.operator_frames import Environment, Published
 from penstock.engine.sink_writers import file_writer, finish_files
-from penstock.engine.state_folder import StateFolder, check_checkpoints, check_fit
+from penstock.engine.state_folder import StateFolder, check_fit
 from penstock.engine.warming import clear_warming
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.store import StatisticsStore
@@ -55,7 +56,7 @@ def open_environment(
     """Everything that the operators share. Refuses state that another topology wrote."""
     check_fit(definition, catalog)
     checkpoints = settings.checkpoints or state.sub("checkpoints")
-    check_checkpoints(definition, catalog, checkpoints)
+    check_agreement(definition.operators, catalog, checkpoints, host.spark)
     clear_warming(checkpoints)
     layout = channels_of(definition)
     compression = None if settings.segment_compression == "none" else settings.segment_compression

@@ -19,6 +19,7 @@ from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.engine import bundle
+from penstock.engine.checkpoint_log import CheckpointLog
 from penstock.engine.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
@@ -61,6 +62,10 @@ class Environment:
     def checkpoint(self, operator: str) -> str:
         """Where Spark keeps the offsets and the state of an operator's query."""
         return f"{self.checkpoints}/{operator}"
+
+    def checkpoint_log(self, operator: str) -> CheckpointLog:
+        """What is written there of the query's batches."""
+        return CheckpointLog.open(self.spark, self.checkpoint(operator))
 
     def mark_of(self, sink: Sink) -> str:
         """What a sink writes into a place that others write to as well has this mark."""

@@ -17,6 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.channels.layout import channel_name
 from penstock.engine import bundle
+from penstock.engine.agreement import check_batch
+from penstock.engine.checkpoint_log import Positions
 from penstock.engine.failures import named_error, tells_of_lost_executors, told_once
 from penstock.engine.feeds import Asked, Batch, Seats
 from penstock.engine.file_feed import FileFeed
@@ -125,10 +127,12 @@ class OperatorQuery:
 
     def wants(self, batch: int) -> bool:
         """A batch that was published before the driver died need not run again; state must be brought up to date."""
-        last = self.environment.channels.last_batch(self.operator.name)
-        replay = last is not None and batch <= last
-        if replay:
-            self._check_replay(batch)
+        channels, name = self.environment.channels, self.operator.name
+        last = channels.last_batch(name)
+        last = -1 if last is None else last
+        replay = batch <= last
+        if batch != last + 1:
+            check_batch(self.operator, self.environment.checkpoint_log(name), channels.catalog, batch, last)
         done = replay and not isinstance(self.operator, Keyed)
         if done:
             for feed in self.feeds:
@@ -151,21 +155,6 @@ class OperatorQuery:
     def _between_batches(self, idle: bool) -> None:
         if self.accounts is not None:
             self.accounts.between_batches(self.query, idle)
-
-    def _check_replay(self, batch: int) -> None:
-        """A batch that was published before has the rows that it had then. If Spark's checkpoint has fallen behind the
-        catalog (files that a power cut took, an old copy), it counts batches anew that have others."""
-        name, channels = self.operator.name, self.environment.channels
-        for feed in self.feeds:
-            for channel, row in feed.batch.read_to.items():
-                if row > channels.read_position(name, channel):
-                    raise PenstockError(
-                        "STATE_DOES_NOT_FIT",
-                        f'batch {batch} of "{name}" was published before, but not with rows up to {row} of {channel}: '
-                        "its checkpoint is older than the catalog.",
-                        "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
-                        self.operator.where,
-                    )
 
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
         """The reports of a micro-batch's bundles: publish what they wrote, in one transaction."""
@@ -197,7 +186,7 @@ class OperatorQuery:
         reports = self._reports(batch, taken, bundles, busy)
         segments = [segment for one in bundles for segment in one.segments]
         read_to = {channel: row for one in taken for channel, row in one.read_to.items()}
-        whole = replace(reports[0], bundles=bundles or reports[0].bundles)
+        whole = replace(reports[0], bundles=bundles or reports[0].bundles, ends=self._ends(batch))
         check_staged(whole)
         new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
         finish_files(whole, self.environment.channels.catalog)
@@ -214,6 +203,13 @@ class OperatorQuery:
             self.accounts.published(batch, _born(taken), sum(reports[0].rows_out.values()), new)
         if not self.feeds:
             self._wait_for_room()
+
+    def _ends(self, batch: int) -> Positions:
+        """Where Spark says that a batch ends. A source of Spark's own has no feed that was told: Spark wrote it down
+        before the batch."""
+        if self.feeds:
+            return {name: row for feed in self.feeds for name, row in feed.told.items()}
+        return self.environment.checkpoint_log(self.operator.name).ends(batch, of_source=True) or {}
 
     def _reports(
         self, batch: int, taken: Sequence[Batch], bundles: tuple[BundleReport, ...], busy: float | None

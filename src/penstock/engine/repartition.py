@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Placement
+from penstock.engine.manifest import BatchReport
 from penstock.engine.spark_internals import repartition_state
 from penstock.engine.state_sizes import has_unfinished_batch
 from penstock.errors import PenstockError
@@ -99,6 +100,17 @@ def give_up(catalog: Catalog) -> None:
     catalog.set_meta(_UNDER_WAY, "")
 
 
+def enter_rewriting(environment: Environment, operator: str) -> None:
+    """Spark counts the rewriting of state as a batch of its own. It is entered in the catalog as one without rows, so
+    that the batches of both are the same."""
+    log, channels = environment.checkpoint_log(operator), environment.channels
+    batch, now = log.finished(), time.time()
+    last = channels.last_batch(operator)
+    if batch > (-1 if last is None else last):
+        report = BatchReport(operator, batch, now, now, 0, {}, (), ends=log.ends(batch, of_source=False) or {})
+        channels.publish(operator, batch, [], report.as_json(), {})
+
+
 def under_way(catalog: Catalog) -> tuple[str, int] | None:
     """The repartition that was going on when the driver ended: operator and tasks."""
     text = catalog.get_meta(_UNDER_WAY)
@@ -120,6 +132,7 @@ def finish(spark: SparkSession, environment: Environment, catalog: Catalog) -> s
             raise
         give_up(catalog)
         return f'the repartition of "{operator}" into {tasks} tasks had not begun, and is given up'
+    enter_rewriting(environment, operator)
     record_tasks(catalog, operator, tasks)
     return f'the repartition of "{operator}" into {tasks} tasks was finished'
 
@@ -150,6 +163,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
                 if begun
                 else "It goes on with the tasks it had.",
             ) from error
+        enter_rewriting(run.environment, operator)
         record_tasks(run.catalog, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)

@@ -13,6 +13,7 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
    hand they come and go on any cluster manager.
 9. repartition_state(): a stopped query's state in another number of partitions; no public name in Spark 4.3.
 10. stateful_nodes(), refusal_of(): what a stream keeps in state, and whether Spark could run it, before it is started.
+11. HadoopFiles: files where Spark has its checkpoints, by any URI.
 """
 
 from __future__ import annotations
@@ -177,6 +178,34 @@ def refusal_of(frame: DataFrame, output_mode: str) -> str:
     except (Py4JError, TypeError):
         return ""  # another version, which has it elsewhere: it refuses what it cannot do when the query starts
     return ""
+
+
+class HadoopFiles:
+    """Trick 11: files where Spark reads and writes them, by any URI that it understands, with its own settings."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = spark.sparkContext
+        self._java: Any = context._jvm
+        self._conf: Any = context._jsc.hadoopConfiguration()
+
+    def names(self, folder: str) -> list[str]:
+        system, path = self._found(folder)
+        return [status.getPath().getName() for status in system.listStatus(path)] if system.exists(path) else []
+
+    def text(self, path: str) -> str | None:
+        system, found = self._found(path)
+        if not system.exists(found):
+            return None
+        stream = system.open(found)
+        try:
+            text: str = self._java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return text
+
+    def _found(self, location: str) -> tuple[Any, Any]:
+        path = self._java.org.apache.hadoop.fs.Path(location)
+        return path.getFileSystem(self._conf), path
 
 
 def java_of(spark: SparkSession) -> Any:

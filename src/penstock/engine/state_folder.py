@@ -111,22 +111,6 @@ def identity_of(catalog: Catalog) -> str:
     return identity
 
 
-def check_checkpoints(definition: TopologyDefinition, catalog: Catalog, checkpoints: str) -> None:
-    """Refuse a catalog whose checkpoints are gone: Spark would count batches from 0 again, and the catalog would take
-    them for replays of batches it has."""
-    if ":" in checkpoints.partition("/")[0]:
-        return  # a URI, which is Spark's to read
-    for operator in definition.operators:
-        written = catalog.last_batch(operator.name) is not None
-        if written and not (Path(checkpoints) / operator.name / "offsets").exists():
-            raise PenstockError(
-                "STATE_DOES_NOT_FIT",
-                f'the catalog knows batches of "{operator.name}", but {checkpoints} has no checkpoint of it.',
-                "Restore the checkpoints, or start with a new state folder (or, on PostgreSQL, another topology name).",
-                operator.where,
-            )
-
-
 def _shape(definition: TopologyDefinition) -> dict[str, dict[str, Any]]:
     """What must not change between two runs on the same state."""
     shape: dict[str, dict[str, Any]] = {}

@@ -212,5 +212,13 @@ class UnplacedStreams:
         self._server.close()
 
 
+def unwrapped_offset(offset: Any) -> Any:
+    """The offset that a feed gave, of what Spark has written down, whichever way the feed is connected; None if it gave
+    none."""
+    if not isinstance(offset, dict) or list(offset) != ["at"]:
+        return offset
+    return json.loads(offset["at"]) if offset["at"] else None
+
+
 def _source_class(port: int, key: bytes) -> type[DataSource]:
     return type("PenstockFeed", (_FeedSource,), {"port": port, "key": key})
