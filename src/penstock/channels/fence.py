@@ -25,6 +25,18 @@ from penstock.errors import PenstockError
 
 Result = TypeVar("Result")
 
+#: Made once: it is the first statement of every write.
+_COUNT = (
+    sa.update(tables.drivers)
+    .where(
+        tables.drivers.c.topology == sa.bindparam("of_topology"),
+        tables.drivers.c.epoch == sa.bindparam("of_epoch"),
+        tables.drivers.c.driver == sa.bindparam("of_driver"),
+        tables.drivers.c.writes.between(sa.bindparam("confirmed"), sa.bindparam("sent")),
+    )
+    .values(writes=sa.bindparam("next"))
+)
+
 
 @dataclass(frozen=True)
 class Term:
@@ -82,18 +94,15 @@ class Fence:
 
     def _counted(self, connection: sa.Connection, work: Callable[[sa.Connection], Result]) -> Result:
         if self._term is not None:
-            table = tables.drivers
-            count = (
-                sa.update(table)
-                .where(
-                    table.c.topology == self._topology,
-                    table.c.epoch == self._term.epoch,
-                    table.c.driver == self._term.driver,
-                    table.c.writes.between(self._confirmed, self._sent),
-                )
-                .values(writes=self._sent + 1)
-            )
-            if connection.execute(count).rowcount != 1:
+            values = {
+                "of_topology": self._topology,
+                "of_epoch": self._term.epoch,
+                "of_driver": self._term.driver,
+                "confirmed": self._confirmed,
+                "sent": self._sent,
+                "next": self._sent + 1,
+            }
+            if connection.execute(_COUNT, values).rowcount != 1:
                 self._compare(connection)
                 raise RuntimeError("a write was refused, and nobody knows why")
             self._sent += 1
