@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
+from penstock.channels.log import Bound, Channels
 from penstock.channels.records import NewSegment
+from penstock.channels.segments import SegmentStore
 from penstock.engine import repartition
 from penstock.engine.agreement import check_agreement, check_batch
 from penstock.engine.checkpoint_log import CheckpointLog
@@ -157,6 +160,23 @@ def test_the_rewriting_of_state_is_a_batch_that_may_be_missing(state: State) -> 
     state.check()
     repartition.give_up(state.catalog)
     assert state.refused() == "CATALOG_WENT_BACK"
+
+
+def test_the_rewriting_of_state_is_entered_once(state: State, tmp_path: Path) -> None:
+    state.run(3)
+    state.plan("out", 0, {"rows.rows": 30})
+    state.publish(0, 30, "out")
+    state.plan("out", 1, {"rows.rows": 30})
+    state.finish("out", 1)
+    assert state.refused() == "CATALOG_WENT_BACK"
+    readers, writers = {"rows.rows": ["out"]}, {"rows.rows": "rows"}
+    channels = Channels(state.catalog, SegmentStore(str(tmp_path)), readers, writers, Bound(100, 100))
+    log = CheckpointLog.open(None, str(state.checkpoints / "out"))
+    environment: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda operator: log)
+    for _ in range(2):
+        repartition.enter_rewriting(environment, "out")
+        assert channels.last_batch("out") == 1
+        state.check()
 
 
 # A checkpoint behind the catalog
