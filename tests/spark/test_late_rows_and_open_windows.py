@@ -73,7 +73,7 @@ def test_late_rows_are_counted_and_open_windows_are_told_of(
     local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
-    with running(watched(folder), local_host) as run:
+    with running(watched(folder), local_host, "kept") as run:
         # Windows of one minute: the watermark is 290 s after these, so the first minute is let go.
         write(folder, "1.json", [("a", 0.0), ("b", 30.0), ("a", 300.0)])
         until(run, lambda: run.statistics.totals("windows")[1] == 2, "the first windows are let go")
@@ -114,6 +114,10 @@ def test_late_rows_are_counted_and_open_windows_are_told_of(
         run.stop(drain=False)
     [stopped] = [one for one in run.events.since(0) if one.kind == "stopped"]
     assert '3 results in "windows"' in stopped.reason
+    with running(watched(folder), local_host, "kept") as run:  # on the same state, without a row
+        drain(run)
+        assert run.left_inside() == {"windows": 3}
+        run.stop(drain=False)
 
 
 def test_a_run_without_open_windows_has_delivered_everything(

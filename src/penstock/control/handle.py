@@ -38,7 +38,8 @@ class Handle(Steering):
         self.started = ExitStack()
         #: Where others find it; None if nobody is to.
         self.entry: Entry | None = None
-        self._ending = threading.Lock()
+        #: Held by whoever starts, looks at or ends it.
+        self.ending = threading.Lock()
         self._over = threading.Event()
         self._drained = False
 
@@ -47,7 +48,7 @@ class Handle(Steering):
         is over (False). Raises the named error of an operator that fails."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while deadline is None or time.monotonic() < deadline:
-            with self._ending:  # a run that is being stopped is nobody's to look at
+            with self.ending:  # a run that is being stopped is nobody's to look at
                 if self._over.is_set() or self._finished():
                     return True
             self._over.wait(POLL)
@@ -64,7 +65,7 @@ class Handle(Steering):
 
     def end(self, drain: bool = True) -> bool:
         """Stop it and wait for that; True if everything that the sources emitted has reached the sinks."""
-        with self._ending:
+        with self.ending:
             if not self._over.is_set():
                 self._over.set()
                 self.close()
@@ -119,9 +120,10 @@ def run(  # noqa: PLR0913 - the options of the command line
         )
         handle = Handle(launched, choice.kind)
         starting.callback(handle.close)
-        open_to_others(handle, launched, starting, goal, entry)
         handle.entry = entry
-        handle.started = starting.pop_all()
+        with handle.ending:  # a stop that others ask for from now on waits until it knows what there is to end
+            open_to_others(handle, launched, starting, goal, entry)
+            handle.started = starting.pop_all()
     return handle
 
 

@@ -27,11 +27,11 @@ from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.queries import Queries
 from penstock.engine.rehearsal import rehearse
 from penstock.engine.slots import to_nobody
-from penstock.engine.state_account import StateAccount
+from penstock.engine.state_account import StateAccount, record_kept, take_recorded
 from penstock.engine.state_folder import StateFolder
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
-from penstock.monitor.kept_state import left_in_words, left_inside
+from penstock.monitor.kept_state import KeptState, left_in_words, left_inside
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.snapshot import Snapshot
@@ -156,6 +156,8 @@ class Run:
         self._environment = dataclasses.replace(environment, definition=self.definition)
         if not self._placement_given:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
+        for operator, kept in take_recorded(catalog).items():
+            self.statistics.keep(operator, kept, 0)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
             self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
@@ -196,7 +198,11 @@ class Run:
 
     def left_inside(self) -> dict[str, int]:
         """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
-        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
+        return left_inside(self._kept())
+
+    def _kept(self) -> dict[str, tuple[KeptState, ...]]:
+        kept = {one.name: self.statistics.kept(one.name) for one in self.definition.operators}
+        return {name: states for name, states in kept.items() if states}
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
         """Have this called with the report of every batch that is published, on the thread of its query."""
@@ -351,6 +357,7 @@ class Run:
             return
         with suppress(PenstockError, OSError):  # what is left is swept at the next start
             if self._environment is not None:
+                record_kept(self._catalog, self._kept())
                 self._environment.channels.sweep()
         self._catalog.close()
         self._catalog = None

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fake_steering import FakeSteering
 
 from penstock.cli.main import main
 from penstock.control.client import Client
-from penstock.control.registry import all_running, starting
+from penstock.control.registry import Phase, all_running, starting
 from penstock.control.server import served
 from penstock.errors import PenstockError
 from penstock.settings import Settings
@@ -116,6 +117,10 @@ def test_one_that_is_starting_is_stopped_and_its_process_has_ended_then(
 def test_the_wait_has_an_end_if_that_is_asked_for(command: Command, process: subprocess.Popen[str]) -> None:
     code, text = command("stop", "--timeout", "0.3s", "--json")
     assert (code, json.loads(text)["ended"]) == (3, False)
+    deadline = time.monotonic() + 30
+    while all_running()[0].phase is not Phase.ENDING:  # it has yet to hear of it
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     code, text = command("stop", "--timeout", "0.3s")
     assert (code, text) == (3, f"word_count:{process.pid} has not ended yet; it goes on stopping.\n")
     assert command("status")[1] == f"word_count:{process.pid} is ending. It was stopped before any row was read.\n"

@@ -1,0 +1,40 @@
+"""The handle of `penstock.run` without Spark: who ends what, and when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.control import handle as module
+from penstock.control.handle import Handle
+
+
+def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interface is open a moment before the program has its handle."""
+    topology = Topology("t")
+    topology.sink("out", sinks.noop(), inputs=topology.source("rows", sources.rate(1)))
+    ended = threading.Event()
+
+    @contextmanager
+    def launch(definition: Any, *words: object, **more: object) -> Iterator[Any]:
+        fields = {"definition": definition, "settings": Settings(), "how_it_ended": "", "listen": lambda listener: None}
+        yield SimpleNamespace(**fields, stop=lambda drain: drain)
+        ended.set()
+
+    def open_to_others(handle: Handle, run: Any, until_the_end: ExitStack, *more: object) -> None:
+        handle._stop_in_background(True)
+        [stopping] = [one for one in threading.enumerate() if one.name == "penstock-stop"]
+        stopping.join(1.0)  # as long as it takes to go wrong; now it waits for the start
+
+    monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(module, "open_to_others", open_to_others)
+    handle = module.run(topology, settings=Settings(control="off"))
+    assert handle._over.wait(10)
+    assert handle.end(), "once is enough, and it waits for the one that is under way"
+    assert ended.is_set()
