@@ -31,6 +31,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
 
 
+PASSWORD = "the-password-of-the-user-who-runs-the-tests"
 SHARED = ("local_host", "standalone_host")
 
 
@@ -81,6 +82,8 @@ class Hosts:
             "spark.eventLog.dir": str(events),
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
+            # A secret of the user's, which others must not see: test_closed_doors.py.
+            "spark.hadoop.tests.password": PASSWORD,
         }
         provider = (
             LocalCluster(slots=2, cores=1, task_threads=8)

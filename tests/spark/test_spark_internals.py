@@ -321,3 +321,16 @@ def test_files_are_read_where_spark_has_them(standalone_host: SparkHost, tmp_pat
     assert files.names(f"file://{tmp_path}/commits") == []
     assert files.text(f"file://{tmp_path}/offsets/7") == "v1\n{}\nübrig"
     assert files.text(f"file://{tmp_path}/offsets/8") is None
+
+
+def test_nobody_but_the_driver_s_jvm_calls_python_back(standalone_host: SparkHost) -> None:
+    from doors import Door, tell  # executors load this file too, and have no such module
+
+    gateway = standalone_host.spark.sparkContext._gateway
+    ours = gateway.callback_server_parameters.auth_token
+    assert ours != gateway.gateway_parameters.auth_token, "whoever gets hold of the one does not have the other"
+    door = Door("Python driver", "127.0.0.1", gateway._callback_server.port)
+    call = b"c\np0\ntoString\ne\n"
+    assert not tell(door, call).startswith(b"!y")
+    assert not tell(door, b"A\nwrong\ne\n" + call).startswith(b"!y")
+    assert tell(door, f"A\n{ours}\ne\n".encode()).startswith(b"!y"), "it is the token that counts"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.cluster.binding import cluster_of, discover_slots, start_order
 from penstock.cluster.java import check_java
@@ -137,7 +137,8 @@ class AttachedCluster:
         with self._lock:
             if machine.name not in self._asked or machine.name in self._came:
                 return self._came.get(machine.name)
-            fresh = sorted(self._fresh(machine.name))
+            idle = self._asked[machine.name].idle
+            fresh = sorted(self._fresh(machine.name), key=lambda slot: (slot not in idle, slot))
             if len(fresh) < len(machine.slots):
                 return None
             came = self._came[machine.name] = dict(zip(sorted(machine.slots), fresh, strict=False))
@@ -188,6 +189,10 @@ class AttachedCluster:
         for one in gone | {name}:
             self._asked.pop(one, None)
             self._came.pop(one, None)
+        for one, asked in self._asked.items():  # of a machine on several hosts, the other slots are left
+            self._asked[one] = replace(asked, idle=asked.idle - slots)
+            if one in self._came:
+                self._came[one] = {old: came for old, came in self._came[one].items() if came not in slots}
 
     def _decommission(self, name: str, leaving: set[str], spark: Executors) -> None:
         spark.decommission(leaving)

@@ -1,17 +1,16 @@
-"""How a master and a worker of Spark's standalone cluster are launched, and how they are spoken to."""
+"""How a master and a worker of Spark's standalone cluster are launched; pages.py is how they are spoken to."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import sys
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.cluster.pages import Pages
 from penstock.cluster.provider import LOOPBACK
 
 #: The daemons do little and should be up soon: compiling less and collecting simply halves their start (9 s to 4 s on
@@ -56,16 +55,18 @@ def spark_home() -> Path:
     return Path(_find_spark_home())
 
 
-def master_command(ports: Ports | None = None) -> list[str]:
+def master_command(work_dir: Path, ports: Ports | None = None) -> list[str]:
     """A master on free ports, or on those of the one that it replaces: workers and drivers know no others."""
     service, ui = (ports.service, ports.ui) if ports else (0, 0)
-    return _spark_class("master.Master", {"--host": LOOPBACK, "--port": service, "--webui-port": ui})
+    addresses: dict[str, object] = {"--host": LOOPBACK, "--port": service, "--webui-port": ui}
+    return _spark_class("master.Master", addresses | {"--properties-file": daemon_properties(work_dir)})
 
 
 def worker_command(host: str, cores: int, memory_mb: int, work_dir: Path, master_url: str) -> list[str]:
     addresses: dict[str, object] = {"--host": host, "--port": 0, "--webui-port": 0}
-    size = {"--cores": cores, "--memory": f"{memory_mb}m", "--work-dir": work_dir}
-    return [*_spark_class("worker.Worker", addresses | size), master_url]
+    size = {"--cores": cores, "--memory": f"{memory_mb}m", "--work-dir": work_dir / host}
+    properties = {"--properties-file": daemon_properties(work_dir)}
+    return [*_spark_class("worker.Worker", addresses | size | properties), master_url]
 
 
 def _spark_class(name: str, options: Mapping[str, object]) -> list[str]:
@@ -100,7 +101,7 @@ def _master_options(work_dir: Path) -> list[str]:
         DECOMMISSION,
         # The server for submitting applications would take a fixed port, and nobody needs it.
         "-Dspark.master.rest.enabled=false",
-        # Every user of this computer can open the master's page: nobody may end the application there.
+        # Nobody needs to end the application on the master's page.
         "-Dspark.ui.killEnabled=false",
         # A master that is started again finds the application and the workers of the one before it.
         "-Dspark.deploy.recoveryMode=FILESYSTEM",
@@ -115,18 +116,26 @@ def _quoted(path: Path) -> str:
     return f'"{path}"' if " " in str(path) else str(path)
 
 
-def write_conf(work_dir: Path) -> None:
+def write_conf(work_dir: Path, pages: Pages) -> None:
     """The configuration folder that the daemons, their executors and the driver read instead of the installation's.
 
-    It holds a secret of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
-    speak to an executor or a driver may have it run anything. A file, since command lines can be read by all."""
+    It holds secrets of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
+    speak to an executor or a driver may have it run anything. Files, since command lines can be read by all."""
     conf = conf_folder(work_dir)
+    work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    work_dir.chmod(0o700)  # the logs of daemons and executors are here too, and the master's memory
     for folder in (conf, work_dir / "recovery"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     (conf / "log4j2.properties").write_text(LOG4J)
-    defaults = conf / "spark-defaults.conf"
-    defaults.touch(mode=0o600)
-    defaults.write_text(f"spark.authenticate true\nspark.authenticate.secret {secrets.token_hex(32)}\n")
+    shared = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
+    _write_secrets(conf / "spark-defaults.conf", shared)
+    _write_secrets(daemon_properties(work_dir), shared | pages.properties())
+
+
+def _write_secrets(file: Path, properties: Mapping[str, str]) -> None:
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    file.write_text("".join(f"{name} {value}\n" for name, value in properties.items()))
 
 
 def scratch_folder(work_dir: Path) -> Path:
@@ -138,19 +147,6 @@ def conf_folder(work_dir: Path) -> Path:
     return work_dir / "conf"
 
 
-def decommission(master_ui: int, host: str) -> None:
-    """Tell the master that a machine is to leave: its executors take no more tasks and go."""
-    _ask(f"http://{LOOPBACK}:{master_ui}/workers/kill/?host={host}", "POST")
-
-
-def running_executors(host: str, worker_ui: int) -> int:
-    """How many executors a worker runs now."""
-    return len(json.loads(_ask(f"http://{host}:{worker_ui}/json/", "GET"))["executors"])
-
-
-def _ask(url: str, method: str) -> bytes:
-    # A proxy set in the environment knows nothing about this computer's loopback addresses.
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(urllib.request.Request(url, method=method), timeout=10) as answer:  # noqa: S310
-        content: bytes = answer.read()
-    return content
+def daemon_properties(work_dir: Path) -> Path:
+    """The settings of master and workers: with the key to their pages, which the driver has no use for."""
+    return conf_folder(work_dir) / "daemons.conf"

@@ -17,6 +17,7 @@ from penstock.cluster import daemons
 from penstock.cluster.binding import assign_slots
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.pages import Pages
 from penstock.cluster.processes import GuardedProcess, tail
 from penstock.cluster.provider import (
     LOOPBACK,
@@ -84,6 +85,7 @@ class StandaloneCluster:
         self.work_dir = self.work_dir.absolute()
         self._master: GuardedProcess | None = None
         self._ports: daemons.Ports | None = None
+        self._pages = Pages.with_new_key()
         self._workers: dict[str, Worker] = {}
         #: Machines that are being removed: no longer part of the cluster, but processes still to be ended.
         self._leaving: dict[str, Worker] = {}
@@ -114,9 +116,9 @@ class StandaloneCluster:
         self._clear_scratch()  # a driver that was killed could not
         # What a master of an earlier run knew: this one would wait for workers that are gone.
         shutil.rmtree(self.work_dir / "recovery", ignore_errors=True)
-        daemons.write_conf(self.work_dir)
+        daemons.write_conf(self.work_dir, self._pages)
         try:
-            self._master = self._launch("master", LOOPBACK, daemons.master_command())
+            self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir))
             self._ports = _await_ports(self._master, START_SECONDS)
             for machine in self.upcoming(self.machines):
                 self.add_machine(machine)
@@ -216,7 +218,7 @@ class StandaloneCluster:
                 if self._may_restart("master"):
                     done.append(f"the master had ended (exit code {self._master.exit_code}): started again")
                     self._master.terminate(0)  # nothing is left to end but our line to its guard
-                    self._master = self._launch("master", LOOPBACK, daemons.master_command(self._ports))
+                    self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir, self._ports))
                 return done
             if daemons.Ports.read(self._master.log.read_text(errors="replace")) is None:
                 return []  # a worker that finds no master tries again only after 5 to 15 s
@@ -264,8 +266,8 @@ class StandaloneCluster:
         if ports is None or not worker.process.alive:
             return  # it never came up, or is gone: there is nothing to be handed over
         host, deadline = worker.machine.name, time.monotonic() + seconds
-        daemons.decommission(self._master_ports().ui, host)
-        while daemons.running_executors(host, ports.ui) and time.monotonic() < deadline:
+        self._pages.decommission(self._master_ports().ui, host)
+        while self._pages.running_executors(host, ports.ui) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
     def _launch_worker(self, host: str) -> GuardedProcess:
@@ -273,7 +275,7 @@ class StandaloneCluster:
             host,
             cores=self.slots * self.task_threads_per_slot,
             memory_mb=self.slots * self.executor_memory_mb,
-            work_dir=self.work_dir / host,
+            work_dir=self.work_dir,
             master_url=self.master_url,
         )
         return self._launch(f"worker-{host}", host, command)

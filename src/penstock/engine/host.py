@@ -15,6 +15,8 @@ from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
 from penstock.cluster.processes import GuardedFolder
 from penstock.cluster.provider import Provider
+from penstock.engine.driver_jvm import close_callbacks
+from penstock.engine.privacy import for_owner_only
 from penstock.engine.session import open_session
 from penstock.engine.slots import Slots
 from penstock.engine.spark_internals import SparkInternals, end_jvm, has_session, missing
@@ -72,7 +74,7 @@ class SparkHost:
                 "BAD_CLUSTER", "this process has a Spark session already.", "Stop it first: spark.stop()."
             )
         try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
+            for_owner_only(str(self.log.parent))
             self.provider.start()
             self._temporary = GuardedFolder()
             if self._temporary.path is not None:
@@ -81,6 +83,7 @@ class SparkHost:
             self.tell("starting Spark")
             with _output_to(self.log):
                 self._spark = open_session(self.name, self.provider, self.settings, self.python_path, self.spark_conf)
+            close_callbacks(self._spark)
             self._streams = self._choose_streams(self._spark)
             self._slots = Slots(self.provider, self._streams.internals)
             self.tell("waiting for the executors")

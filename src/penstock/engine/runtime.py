@@ -24,6 +24,7 @@ from penstock.engine.observing import Seen, observe
 from penstock.engine.opening import open_catalog, open_environment, open_monitor
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
+from penstock.engine.privacy import for_owner_only
 from penstock.engine.queries import Queries
 from penstock.engine.rehearsal import rehearse
 from penstock.engine.slots import to_nobody
@@ -149,6 +150,8 @@ class Run:
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)
+        for location in (environment.checkpoints, environment.store.root):
+            for_owner_only(location)
         self._monitoring = self._open_monitoring(environment)
         if what := repartition.finish(self.host.spark, environment, catalog):
             self.happened("recovery", what)

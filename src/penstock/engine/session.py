@@ -14,6 +14,7 @@ from types import FrameType
 from pyspark.sql import SparkSession
 
 from penstock.cluster.provider import Provider
+from penstock.engine.driver_jvm import start_jvm
 from penstock.settings import Settings
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -68,16 +69,18 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     path = os.pathsep.join(dict.fromkeys([_PACKAGE_ROOT, *python_path, *own]))
-    builder = SparkSession.builder.appName(name).master(provider.master_url)
     # A bundle's parallelism is its instances: numpy shall not start threads of its own below them, nor in the daemon
     # that forks the workers.
     environment = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1")}
     for_executors = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
-    conf = session_conf(settings) | provider.spark_conf() | for_executors | dict(user_conf)
-    for key, value in conf.items():
-        builder = builder.config(key, value)
+    named = {"spark.app.name": name, "spark.master": provider.master_url}
+    conf = named | session_conf(settings) | provider.spark_conf() | for_executors | dict(user_conf)
     os.environ.update(environment)  # the Python workers of local mode get it from here
     with _undisturbed():
+        start_jvm(conf)
+        builder = SparkSession.builder
+        for key, value in conf.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
 
 

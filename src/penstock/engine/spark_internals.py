@@ -14,6 +14,7 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 9. repartition_state(): a stopped query's state in another number of partitions; no public name in Spark 4.3.
 10. stateful_nodes(), refusal_of(): what a stream keeps in state, and whether Spark could run it, before it is started.
 11. HadoopFiles: files where Spark has its checkpoints, by any URI.
+Two more are in driver_jvm.py: secrets that the driver's JVM and its callbacks are started with.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ class StateFolder:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX)) if path is None else Path(path).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = (folder / "lock").open("a+", encoding="utf-8")
+            # Nobody else: whoever can open it can also hold it.
+            lock = os.fdopen(
+                os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+", encoding="utf-8"
+            )
         except OSError as error:
             raise PenstockError(
                 "STATE_IN_USE", f"the state folder {folder} cannot be used: {error}.", "Give another one with --state."

@@ -293,3 +293,21 @@ def test_what_came_by_itself_is_wanted_once_it_is_used_or_another_leaves():
     other.bound(by_itself.executors)
     other.remove_machine("b", by_itself)
     assert by_itself.wanted == [2], "those that are left: nobody asked for the end of the one that came by itself"
+
+
+def test_a_machine_on_two_hosts_of_which_one_leaves():
+    spark = FakeSpark([A0, A1, B2, Executor("9", "b", 4)])
+    attached = attached_to(spark)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    spark.now += [C4, Executor("6", "d", 4)]
+    attached.bound(spark.executors)
+    assert {slot.name for slot in attached.arrived(new).values()} == {"c/0", "d/0"}
+    attached.remove_machine("c", spark)
+    assert {slot.name for slot in attached.slots_of(new.name)} == {"d/0"}
+    [again] = attached.upcoming(1)
+    attached.add_machine(again, spark)
+    spark.now += [C5, Executor("7", "e", 4)]
+    attached.bound(spark.executors)
+    assert {slot.name for slot in attached.arrived(again).values()} == {"c/0", "e/0"}
+    assert spark.wanted == [6, 5, 7]
