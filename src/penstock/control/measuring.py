@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import asdict
 from typing import Any
 
+from penstock.clock import run_time
 from penstock.control.operations import Operation
 from penstock.controller.timeline import Timeline
 from penstock.engine.runtime import Run
@@ -47,7 +47,7 @@ class Measuring:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at or 0.0, self._run.settings.measure_seconds
-        samples = self._timeline.samples(max(began - window, self._run.started_at), time.time())
+        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
         found = measure(samples, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.feeds import Batch, RateFeed
 from penstock.engine.manifest import BatchReport, sums
@@ -67,7 +68,7 @@ class Monitoring:
         self.monitor = monitor
         self._around = around
         self._seconds = sample_seconds
-        definition, now = around.definition(), time.time()
+        definition, now = around.definition(), run_time()
         self._known = {one.name: _Known(now, streams=streams_of(definition, one.name)) for one in definition.operators}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
@@ -121,11 +122,11 @@ class Monitoring:
 
     def snapshot(self) -> Snapshot:
         self.look()
-        return self.monitor.snapshot(time.time(), self._around.placement(), self._around.cluster())
+        return self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
 
     def look(self) -> None:
         for name in self._known:
-            self.monitor.look(name, self._levels(name, time.time()))
+            self.monitor.look(name, self._levels(name, run_time()))
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]
@@ -174,7 +175,7 @@ class Monitoring:
     def _write(self, last: bool = False) -> None:
         """A store that is away costs history, never the run."""
         try:
-            self.monitor.write(time.time(), self._around.placement(), last)
+            self.monitor.write(run_time(), self._around.placement(), last)
             if not self._writable:
                 self._writable = True
                 self._around.happened(EventKind.RECOVERY, "statistics are written again")

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.channels.layout import channel_name
+from penstock.clock import run_time
 from penstock.engine import bundle
 from penstock.engine.failures import named_error, tells_of_lost_executors, told_once
 from penstock.engine.feeds import Asked, Batch, Seats
@@ -145,7 +146,7 @@ class OperatorQuery:
         born = _born(feed.batch for feed in self.feeds)
         if self.accounts is not None:
             born = self.accounts.born(born)
-        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born or [time.time()] * 2))
+        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born or [run_time()] * 2))
         return True
 
     def _between_batches(self, idle: bool) -> None:
@@ -201,7 +202,7 @@ class OperatorQuery:
         check_staged(whole)
         new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
         finish_files(whole, self.environment.channels.catalog)
-        published = time.time()
+        published = run_time()
         reports = [replace(report, finished=published) for report in reports]
         # Spark SQL does not say how much of its time was for rows.
         known = reports[0].busy + reports[0].busy_elsewhere if self._arrow else busy
@@ -219,7 +220,7 @@ class OperatorQuery:
         self, batch: int, taken: Sequence[Batch], bundles: tuple[BundleReport, ...], busy: float | None
     ) -> list[BatchReport]:
         """One of every operator in the chain."""
-        finished = time.time()
+        finished = run_time()
         began = self.intake.turn.started or self._wanted_at
         started = finished - (time.monotonic() - began)
         longest = _busy_of_chain(bundles)

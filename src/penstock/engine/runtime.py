@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
+from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Placement
 from penstock.engine import arrangement, repartition
 from penstock.engine.arrangement import Arrangement
@@ -131,7 +132,7 @@ class Run:
             self.host.slots.happened = self.happened
             self.chaining.begin()
             self.queries.start_all()
-            self.started_at = time.time()
+            self.started_at = run_time()
             self.monitor.restart(self.started_at)
             self.queries.let_all_in()
             arrangement.record(self.catalog, self.definition, self.placement)
@@ -206,7 +207,7 @@ class Run:
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
     ) -> Event:
         """Enter an event: its kind is one of `EventKind`, its cause the id of another or a name."""
-        return self.events.record(Event(time.time(), EventKind(kind), subject, reason, cause, fields or {}))
+        return self.events.record(Event(wall_time(), EventKind(kind), subject, reason, cause, fields or {}))
 
     def placed_anew(self, at: float) -> None:
         """What was measured before this time says nothing about the placement as it is now."""
@@ -224,7 +225,7 @@ class Run:
     def _slots_changed(self) -> None:
         before = self.arrangement.changed_at
         requested = self.arrangement.requested
-        self.placed_anew(time.time())
+        self.placed_anew(run_time())
         if self.arrangement.changed_at != before:
             whole = requested == self.placement
             self.happened(
@@ -308,7 +309,7 @@ class Run:
             for query in self.queries.of_sources():
                 query.intake.pause(paused)
         if changes and not paused:
-            self.monitor.restart(time.time())  # what was measured meanwhile says nothing
+            self.monitor.restart(run_time())  # what was measured meanwhile says nothing
         return changes
 
     def resume(self) -> bool:
