@@ -26,6 +26,7 @@ SOURCES = Path(penstock.__file__).parent
 ON_THE_WALL = {
     "clock.py": "it is the clock",
     "channels/catalog.py": "when a batch was published, for people who look into the database",
+    "channels/fence.py": "since when a driver has had the catalog, for people",
     "cli/steering.py": "the command line is another process than the run: for how long it has run, what is asked for",
     "control/server.py": "when a run was started, for other processes",
     "control/steering.py": "a history is asked for, and answered, by the clock on the wall",
