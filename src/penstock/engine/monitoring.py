@@ -24,6 +24,8 @@ from penstock.monitor.sampling import Circumstances, sample_of, streams_of, wait
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
+#: See `_Known.rounds`.
+ROUNDS_A_BATCH = 2
 #: Spark's names for what a micro-batch costs beside its rows, and ours.
 SPARK_PARTS = {
     "latestOffset": "ask",
@@ -58,6 +60,9 @@ class _Known:
     state: Mapping[int, StateSize] | None = None
     overhead: Mapping[str, float] | None = None
     overhead_batch: int = -1
+    #: Rounds in which it is still to be found out what its last batch did: Spark's account of a batch, and the files of
+    #: its state, come a moment after it.
+    rounds: int = 0
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -115,7 +120,7 @@ class Monitoring:
                 overhead_parts=known.overhead,
             ),
         )
-        known.finished, known.overhead = report.finished, None
+        known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
         return sample
 
     # What it looks like right now
@@ -158,6 +163,9 @@ class Monitoring:
     def _find_out(self) -> None:
         for operator in self._around.definition().operators:
             known, query = self._known[operator.name], self._around.queries[operator.name].query
+            if not known.rounds:
+                continue  # nothing has happened: asking the JVM about every operator in every round adds up
+            known.rounds -= 1
             if isinstance(operator, Keyed):
                 known.state = dict(enumerate(state_sizes(self._around.checkpoint(operator.name), operator.tasks)))
             progress = query.lastProgress if query is not None else None

@@ -66,6 +66,8 @@ class OperatorQuery:
         #: From the begin of its start to the end of its stop.
         self._runs = False
         self.query: StreamingQuery | None = None
+        #: Spark's name for it.
+        self._id = ""
         self.state: StatePlacer | None = None
         self.feeds: list[AnyFeed] = []
         #: What Spark was asked for, by batch, for the newest batches.
@@ -78,14 +80,13 @@ class OperatorQuery:
         self._arrow = False
         settings = environment.settings
         self.intake = Intake(
-            environment.channels,
+            environment.channels.seen_by(operator.name),
             environment.written_by(self.chain),
             self._pacer(settings),
             settings.batch_linger,
             self.fail,
             throttle=settings.backlog_policy == "throttle",
-            # Some stateful operators need one batch without rows after a batch with rows: do not make them wait.
-            patient_at_once=not isinstance(operator, Keyed),
+            stateful=isinstance(operator, Keyed),
         )
         self.intake.between_batches = self._between_batches
         self._session = environment.spark.newSession()
@@ -270,7 +271,7 @@ class OperatorQuery:
             return not self.intake.throttled and not self.intake.paused
 
         self.intake.held_back = not has_room()
-        while not self.intake.closed and not channels.wait(has_room, FULL_POLL):
+        while not self.intake.closed and not channels.seen_by(self.operator.name).wait(has_room, FULL_POLL):
             pass
 
     def fail(self, error: Exception) -> None:
@@ -312,7 +313,9 @@ class OperatorQuery:
         if self.failure is not None or self.query is None:
             return
         try:
-            if self.query.isActive:
+            active = self.environment.streams.active
+            self._id = self._id or str(self.query.id)
+            if (active is not None and active.has(self._id)) or self.query.isActive:
                 return
             with told_once():
                 problem = self.query.exception()

@@ -16,9 +16,10 @@ from penstock.cluster.model import Placement
 from penstock.engine import arrangement, repartition
 from penstock.engine.arrangement import Arrangement
 from penstock.engine.chaining import Chaining
+from penstock.engine.chores import Chores, Staging
 from penstock.engine.feeds import Batch, RateFeed
 from penstock.engine.host import SparkHost
-from penstock.engine.keeping import KEPT_BATCHES, Keeper
+from penstock.engine.keeping import Keeper
 from penstock.engine.manifest import BatchReport
 from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
@@ -77,6 +78,7 @@ class Run:
         self.how_it_ended = ""
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
+        self._chores: Chores | None = None
         self._monitoring: Monitoring | None = None
 
     def _dealt(self) -> Placement:
@@ -155,6 +157,8 @@ class Run:
             self.happened("recovery", what)
         self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))
         self._environment = dataclasses.replace(environment, definition=self.definition)
+        operators = [operator.name for operator in self.definition.operators]
+        self._chores = Chores(environment.channels, catalog, operators, self._staging)
         if not self._placement_given:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
         if change := arrangement.unfinished_change(catalog):
@@ -233,9 +237,13 @@ class Run:
             )
 
     def _sweep(self) -> None:
-        self.channels.sweep()
-        for operator in self.definition.operators:
-            self.catalog.prune_batches(operator.name, KEPT_BATCHES)
+        if self._chores is not None:
+            self._chores()
+
+    def _staging(self) -> list[Staging]:
+        running = [(sink, self.queries.by_operator.get(sink.name)) for sink in self.definition.sinks]
+        found = [(query, self.environment.file_writer(sink, query.operator)) for sink, query in running if query]
+        return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
 
     # While it runs
 
@@ -351,8 +359,8 @@ class Run:
         if self._catalog is None:
             return
         with suppress(PenstockError, OSError):  # what is left is swept at the next start
-            if self._environment is not None:
-                self._environment.channels.sweep()
+            if self._chores is not None:
+                self._chores.end()
         self._catalog.close()
         self._catalog = None
 
