@@ -15,9 +15,12 @@ import pytest
 import penstock
 from penstock.clock import Clock, meant, run_time, shown
 from penstock.cluster.model import Cluster, Placement
+from penstock.control.steering import Steering
 from penstock.engine.arrangement import Arrangement
 from penstock.engine.feeds import Seats
 from penstock.engine.splitting import Bundle
+from penstock.monitor.history import HistoryQuery, SeriesHistory
+from penstock.monitor.series import SeriesKey
 
 HOUR = 3600.0
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
@@ -89,6 +92,8 @@ from penstock import sources
 from penstock.cluster.model import Slot
 from penstock.engine.feeds import RateFeed, Seats
 from penstock.engine.splitting import Bundle
+from penstock.monitor.history import HistoryQuery, SeriesHistory
+from penstock.monitor.series import SeriesKey
 gate = SimpleNamespace(add=lambda feed: None, closed=False)
 feed = RateFeed("rows", sources.rate(1), {{}}, gate, Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None))
 feed.found = True
@@ -118,3 +123,27 @@ def test_what_is_asked_for_after_a_change_is_seen_as_after_it(set_wall: Set, jum
     seats.bundles()
     asked_after = seats.take_asked().at
     assert asked_before <= arrangement.changed_at <= asked_after < arrangement.changed_at + 60
+
+
+@JUMPS
+def test_a_history_is_asked_for_and_shown_by_the_clock_on_the_wall(set_wall: Set, jump: float) -> None:
+    started = run_time() - 600
+    written = [started - 50, started + 100, started + 590]
+    asked: list[HistoryQuery] = []
+
+    class Store:
+        def history(self, query: HistoryQuery) -> list[SeriesHistory]:
+            asked.append(query)
+            times = [at for at in written if query.since <= at < query.until]
+            return [SeriesHistory(SeriesKey("work"), times, [10.0] * len(times), {"rows": [1.0] * len(times)})]
+
+    steering = Steering.__new__(Steering)
+    steering._run = SimpleNamespace(started_at=started, monitor=SimpleNamespace(store=Store()))  # type: ignore[assignment]
+    set_wall(jump)
+    on_the_wall = time.time()
+    # The last five minutes, as somebody means it who looks at the clock now.
+    answer = steering.history(["rows"], on_the_wall - 300)
+    assert answer["series"][0]["times"] == pytest.approx([on_the_wall - 10], abs=5)
+    # Since before this run began: what an earlier run wrote down stays as it was written.
+    answer = steering.history(["rows"], min(on_the_wall, started) - 3000)
+    assert answer["series"][0]["times"] == pytest.approx([started - 50, on_the_wall - 500, on_the_wall - 10], abs=5)
