@@ -79,7 +79,9 @@ class ParquetWriter:
         staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
         by = r"(\..*)?" if before is None else re.escape(self.by)
         for info in filesystem.get_file_info(staging):
-            staged = re.fullmatch(rf"part-(\d+)-\d+(\.\d+)?-{re.escape(self.mark)}{by}", info.base_name.rpartition("-")[0])
+            staged = re.fullmatch(
+                rf"part-(\d+)-\d+(\.\d+)?-{re.escape(self.mark)}{by}", info.base_name.rpartition("-")[0]
+            )
             if staged is not None and (before is None or int(staged[1]) < before):
                 filesystem.delete_file(info.path)
 
