@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
-from penstock.clock import run_time
+from penstock.clock import run_time, shown
 from penstock.control.operations import Operation
 from penstock.controller.timeline import Timeline
 from penstock.engine.runtime import Run
@@ -51,9 +51,9 @@ class Measuring:
         found = measure(samples, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
-            "began_at": began,
-            "ended_at": operation.ended_at,
-            "timeline": [[round(one.at, 3), round(one.throughput, 3)] for one in samples],
+            "began_at": shown(began),
+            "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
         }
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 

@@ -313,9 +313,7 @@ class OperatorQuery:
         if self.failure is not None or self.query is None:
             return
         try:
-            active = self.environment.streams.active
-            self._id = self._id or str(self.query.id)
-            if (active is not None and active.has(self._id)) or self.query.isActive:
+            if self._is_known_to_run(self.query) or self.query.isActive:
                 return
             with told_once():
                 problem = self.query.exception()
@@ -323,6 +321,14 @@ class OperatorQuery:
                 self.fail(problem)
         except (Py4JError, OSError) as error:  # the JVM of the driver is gone
             self.fail(error)
+
+    def _is_known_to_run(self, query: StreamingQuery) -> bool:
+        """By what Spark said of all queries together a moment ago; only where that is not so it is asked about one."""
+        active = self.environment.streams.active
+        if active is None:
+            return False
+        self._id = self._id or str(query.id)
+        return active.has(self._id)
 
     def await_replay(self, seconds: float) -> None:
         """With the gate closed, wait until a batch that was cut off has been replayed and committed: Spark asks for
