@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
+.PHONY: demo test test-live lint format docs bench-idle bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -38,6 +38,10 @@ bench-live: $(TOOLS)
 # Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
+
+# What 100 operators on two machines cost while nothing flows; about 10 minutes (MINUTES=1: six).
+bench-idle: $(TOOLS)
+	@$(PYTHON) benchmarks/idle.py $${MINUTES:+--minutes $$MINUTES}
 
 # What monitoring costs at full speed; about 10 minutes.
 bench-monitoring: $(TOOLS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.channels.database import Database, Retries
-from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.monitor import statistics_tables as tables
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
@@ -260,6 +261,28 @@ def test_nothing_goes_before_it_is_rolled_up(open_store: Open) -> None:
     fill(later, 60, since=T0 + 20 * HOUR)
     history = ask(later, "rows", operator="split", points=1, until=T0 + 21 * HOUR)[0]
     assert sum(value or 0 for value in history.values["rows"]) == 1500
+
+
+def test_slots_that_are_gone_for_longer_than_anything_is_kept_leave_nothing(open_store: Open) -> None:
+    settings = {"statistics_samples_hours": 0.1, "statistics_minutes_hours": 1, "statistics_days": 0.1}
+    store = open_store(**settings)
+    names = sa.select(sa.func.count()).select_from(tables.series)
+
+    def known() -> int:
+        return store._database.run(lambda connection: connection.scalar(names)) or 0
+
+    for number in range(50):  # of machines that each came once
+        gone = Placement({"split": {Slot(f"m{number}", 0): 1}})
+        collector = Collector(10, T0)
+        collector.add(replace(sample("split", T0 + number * 10 + 5), slots=(SlotWork(f"m{number}/0", 1),)))
+        store.write(collector.close(T0 + number * 10 + 10), DEFINITION, gone)
+    store.keep_house(T0 + 500)
+    assert known() >= 50, "their figures are still kept"
+    fill(store, 2 * HOUR, since=T0 + 11 * HOUR, every=30, house=300)
+    assert known() < 10, "those of this topology as it is now"
+    # What is still there can be read, and written on.
+    fill(store, MINUTE, since=T0 + 13 * HOUR)
+    assert ask(store, "rows", by="slot", since=T0 + 13 * HOUR, until=T0 + 14 * HOUR)
 
 
 def test_a_restarted_store_goes_on(open_store: Open) -> None:

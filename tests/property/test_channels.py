@@ -101,7 +101,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if leftover and self.batch >= 0:
             self.write(self.batch, [1], 0.0)
         coming = self.write(self.batch + 1, [1], 0.0)
-        swept = self.channels.sweep()
+        swept = self.channels.sweep(thorough=True)
         self.committed_for_good = dict(self.committed)
         gone = [it for it in self.files if it[0] + it[1].rows <= min(self.committed.values())]
         self.files = self.files[len(gone) :]

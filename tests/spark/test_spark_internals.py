@@ -258,6 +258,24 @@ def test_the_ids_of_executors_are_those_that_are_listed(internals: SparkInternal
     assert internals.executor_ids() == {one.id for one in internals.executors()}
 
 
+def test_one_call_names_the_queries_of_all_sessions_that_have_not_ended(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    before = internals.active_queries()
+    queries = []
+    for name in ("here", "there"):
+        session = standalone_host.spark.newSession()
+        feed, sink = CountingFeed(internals.executors()[:1], batches=0), Collected()
+        frame = internals.placed_stream(session, name, feed).mapInArrow(say_where, "x binary")
+        queries.append(internals.start(frame, QueryIdentity(name, str(tmp_path / name)), sink))
+    here, there = queries
+    assert internals.active_queries() == before | {str(here.id), str(there.id)}
+    here.stop()
+    until(lambda: internals.active_queries() == before | {str(there.id)})
+    there.stop()
+    until(lambda: internals.active_queries() == before)
+
+
 def test_a_job_runs_on_each_executor_that_is_named(internals: SparkInternals) -> None:
     executors = internals.executors()
     named = [executors[0], executors[3], executors[3]]

@@ -7,7 +7,6 @@ driver that holds the catalog is the only one whose writes are taken (fence.py).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
@@ -18,6 +17,7 @@ from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
 from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
+from penstock.clock import wall_time
 
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
 _VALUES_A_STATEMENT = 500
@@ -40,7 +40,7 @@ class Catalog:
         *,
         synchronous: Synchronous = "NORMAL",
         retries: Retries | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_time,
     ) -> Catalog:
         """Open the catalog at an SQLite or PostgreSQL URL, and create its tables if they are missing.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,10 @@ from penstock.channels.index import ChannelIndex
 from penstock.channels.records import CatalogState, NewSegment, Segment
 from penstock.channels.segments import SegmentStore, batch_of_name
 from penstock.errors import PenstockError
+
+#: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
+#: attempts that failed costs the same however many channels and segments there are.
+SWEEPS_A_ROUND = 15
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,11 @@ class Channels:
         self._writers = dict(writers)
         self._readers = {channel: tuple(readers.get(channel, ())) for channel in {**writers, **readers}}
         self._bound = bound
-        #: Guards all that follows; notified when a batch is published.
-        self._changed = threading.Condition()
+        #: Guards all that follows; notified when a batch is published, for those who did not say who they are.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        #: The same lock, by operator: notified when a batch is published that concerns it.
+        self._concerned: dict[str, threading.Condition] = {}
         self._indexes: dict[str, ChannelIndex] = {}
         self._last_batches: dict[str, int] = {}
         # By operator and channel.
@@ -75,6 +82,7 @@ class Channels:
         # Held while SQL runs, when `_changed` must not be: segments enter the index in the order of the catalog.
         self._publishing = threading.Lock()
         self._sweeping = threading.Lock()
+        self._sweeps = 0
         self._adopt(catalog.load())
 
     # Reading
@@ -120,16 +128,34 @@ class Channels:
         with self._changed:
             return self._last_batches.get(operator)
 
-    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+    def wait(self, predicate: Callable[[], bool], timeout: float | None = None, operator: str = "") -> bool:
         """Wait until a predicate over these channels holds; what it was when the time is over. Keep it quick: nothing
-        else can be asked while it is evaluated, after every publish."""
+        else can be asked while it is evaluated, which is after every publish or, for an operator, after every one that
+        has rows for it or reads what it has written."""
         with self._changed:
-            return self._changed.wait_for(predicate, timeout)
+            return self._waited_for_by(operator).wait_for(predicate, timeout)
 
-    def notify(self) -> None:
-        """Have the predicates of those who wait evaluated again."""
+    def notify(self, operator: str = "") -> None:
+        """Have the predicates of those who wait evaluated again: of an operator, or of those that are none."""
         with self._changed:
-            self._changed.notify_all()
+            self._waited_for_by(operator).notify_all()
+
+    def seen_by(self, operator: str) -> SeenChannels:
+        return SeenChannels(self, operator)
+
+    def _waited_for_by(self, operator: str) -> threading.Condition:
+        if not operator:
+            return self._changed
+        if operator not in self._concerned:
+            self._concerned[operator] = threading.Condition(self._lock)
+        return self._concerned[operator]
+
+    def _notify_concerned(self, written: Iterable[str], read: Iterable[str]) -> None:
+        operators = {reader for channel in written for reader in self._readers[channel]}
+        operators |= {self._writers[channel] for channel in read if channel in self._writers}
+        for operator in operators:
+            self.notify(operator)
+        self.notify()
 
     # Writing
 
@@ -148,11 +174,12 @@ class Channels:
             if placed is None and batch > self._last_batches.get(operator, -1):
                 # An earlier attempt reached the catalog, but the connection broke before we heard of it.
                 self._adopt(self.catalog.load())
+                self._notify_concerned(self._readers, self._readers)
             with self._changed:
                 if placed is not None:
                     self._enter(operator, batch, placed, read_to)
                 known = [segment.path in self._indexes[segment.channel].paths for segment in segments]
-                self._changed.notify_all()
+                self._notify_concerned({segment.channel for segment in segments}, read_to)
         if placed is None:
             # If a file cannot be deleted now, a sweep finds it.
             with suppress(OSError):
@@ -171,8 +198,9 @@ class Channels:
         with self._changed:
             self._committed[operator, channel] = max(row, self._committed[operator, channel])
 
-    def sweep(self, *, startup: bool = False) -> Swept:
-        """Delete segments that all readers have committed past, and files that no published batch names.
+    def sweep(self, *, startup: bool = False, thorough: bool = False) -> Swept:
+        """Delete segments that all readers have committed past, and files that no published batch names: those in one
+        channel, the next one at the next sweep; in all of them if it is to be thorough.
 
         At startup, before anything runs, all files that the catalog does not name are leftovers. Later, those of a
         batch that is not published yet may be about to be. Deletes nothing if the catalog is another driver's by now,
@@ -181,10 +209,17 @@ class Channels:
             self.catalog.keep_hold()  # files that another driver needs must not be deleted
             self._write_commits()
             deleted = self._delete_consumed()
-            orphans = sum(self._delete_orphans(channel, startup) for channel in self._readers)
+            due = self._readers if startup or thorough else self._next_in_turn()
+            orphans = sum(self._delete_orphans(channel, startup) for channel in due)
         return Swept(len(deleted), sum(segment.bytes for segment in deleted), orphans)
 
     # Parts of the above
+
+    def _next_in_turn(self) -> list[str]:
+        channels = list(self._readers)
+        turn = self._sweeps % max(len(channels), SWEEPS_A_ROUND)
+        self._sweeps += 1
+        return channels[turn : turn + 1]
 
     def _check(self, operator: str, segments: Sequence[NewSegment], read_to: Mapping[str, int]) -> None:
         for channel in {segment.channel for segment in segments}:
@@ -263,3 +298,20 @@ class Channels:
             orphans = [path for path, batch in found if path not in paths and (startup or batch <= last)]
         self._store.delete(orphans)
         return len(orphans)
+
+
+@dataclass(frozen=True)
+class SeenChannels:
+    """All channels as one operator waits for them: it is woken by what concerns it."""
+
+    channels: Channels
+    operator: str
+
+    def full(self, channel: str) -> bool:
+        return self.channels.full(channel)
+
+    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        return self.channels.wait(predicate, timeout, self.operator)
+
+    def notify(self) -> None:
+        self.channels.notify(self.operator)

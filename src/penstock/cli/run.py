@@ -12,6 +12,7 @@ from penstock.cli.screen import Screen
 from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
 from penstock.cli.summary_page import end
+from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
 from penstock.control.registry import Entry
 from penstock.control.steered import found_from_the_start, steered
@@ -109,7 +110,7 @@ class Watch:
     def _until_stopped(self) -> bool:
         """True if the topology came to its own end; False if its time is over or a stop was asked for."""
         run, seconds = self.run, self.order.seconds
-        while seconds is None or time.time() < run.started_at + seconds:
+        while seconds is None or run_time() < run.started_at + seconds:
             run.check()
             if run.finished:
                 return True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from penstock.cli.view import Latency, OperatorView, View
+from penstock.clock import run_time
 from penstock.engine.runtime import Run
 from penstock.topology.definition import Operator, Sink, Source
 
@@ -13,7 +12,7 @@ def view_of(run: Run, cluster: str, seconds: float | None, stopping: str = "") -
     return View(
         topology=run.definition.name,
         cluster=cluster,
-        elapsed=time.time() - run.started_at,
+        elapsed=run_time() - run.started_at,
         seconds=seconds,
         operators=tuple(_operator(run, operator) for operator in run.definition.operators),
         unplaced_because=run.host.unplaced_because,

@@ -12,6 +12,7 @@ import click
 
 from penstock.cli.commands import JSON, Outcome, penstock
 from penstock.cli.durations import DURATION
+from penstock.clock import wall_time
 from penstock.control.registry import Phase, Running, all_running, find
 from penstock.errors import PenstockError
 
@@ -64,7 +65,7 @@ def ps(as_json: bool) -> Outcome:
         # The token stays where it is: what is printed is copied into chats and logs.
         shown = [{key: value for key, value in vars(one).items() if key != "token"} for one in running]
         return Outcome(answer={"running": shown})
-    print_running(running, time.time())
+    print_running(running, wall_time())
     return Outcome()
 
 
@@ -197,7 +198,7 @@ def history(
 
     wanted = list(metrics or ("rate", "utilisation", "backlog_rows"))
     with _client(name) as client:
-        asked = {"metric": wanted, "since": time.time() - since, "by": by, "operator": operator, "points": points}
+        asked = {"metric": wanted, "since": wall_time() - since, "by": by, "operator": operator, "points": points}
         answer = client.get("history", **asked)
     if as_json:
         return Outcome(answer=answer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.cli.where import Places, places_of
+from penstock.clock import run_time
 from penstock.engine.runtime import Run
 from penstock.monitor.kept_state import KeptState, left_inside
 from penstock.monitor.live import Latency, OperatorRates
@@ -134,7 +134,7 @@ def summarize(run: Run, cluster: str, drained: bool) -> Summary:
         topology=run.definition.name,
         cluster=cluster,
         machines={machine.name: len(machine.slots) for machine in run.host.cluster.machines},
-        seconds=time.time() - run.started_at,
+        seconds=run_time() - run.started_at,
         operators=tuple(_operator(run, operator.name) for operator in run.definition.operators),
         drained=drained,
         unplaced_because=run.host.unplaced_because,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from penstock.clock import run_time
 from penstock.control.steering import Steering
 from penstock.controller.goals import Goal, rules_for
 from penstock.controller.guards import Situation, cooldown, not_while_paused, one_at_a_time, quota
@@ -30,7 +29,7 @@ class SteeringHands:
         all_of_them = self._steering.operations.all()
         under_way = next((one.action for one in all_of_them if not one.state.over), "")
         ended = max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None)
-        return Situation(time.time(), ended, under_way, len(self._run.host.cluster.machines), self._run.paused)
+        return Situation(run_time(), ended, under_way, len(self._run.host.cluster.machines), self._run.paused)
 
     def scale_out(self, machines: int) -> None:
         self._steering.scale_out(machines, self._strategy, alpha=self._alpha)

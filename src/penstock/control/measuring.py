@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import asdict
 from typing import Any
 
+from penstock.clock import run_time, shown
 from penstock.control.operations import Operation
 from penstock.controller.timeline import Timeline
 from penstock.engine.runtime import Run
@@ -47,13 +47,13 @@ class Measuring:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at or 0.0, self._run.settings.measure_seconds
-        samples = self._timeline.samples(max(began - window, self._run.started_at), time.time())
+        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
         found = measure(samples, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
-            "began_at": began,
-            "ended_at": operation.ended_at,
-            "timeline": [[round(one.at, 3), round(one.throughput, 3)] for one in samples],
+            "began_at": shown(began),
+            "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
         }
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from penstock.clock import run_time, shown
 from penstock.control.shapes import outcome_as_json, proposal_as_json
 from penstock.controller.proposals import Proposal
 from penstock.engine.enact import Outcome, Status
@@ -67,9 +67,9 @@ class Operation:
             "state": str(self.state),
             "step": step if self.state is State.RUNNING else "",
             "reason": self._reason(),
-            "asked_at": self.asked_at,
-            "began_at": self.began_at,
-            "ended_at": self.ended_at,
+            "asked_at": shown(self.asked_at),
+            "began_at": None if self.began_at is None else shown(self.began_at),
+            "ended_at": None if self.ended_at is None else shown(self.ended_at),
             "proposal": None if self.proposal is None else proposal_as_json(self.proposal),
             "outcome": None if self.outcome is None else outcome_as_json(self.outcome),
             "error": None if self.error is None else self.error.as_json(),
@@ -92,7 +92,7 @@ class Operations:
         cancel: Callable[[], bool],
         step: Callable[[], str],
         told: Callable[[Operation], object] = lambda _: None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = run_time,
     ) -> None:
         self._carry_out = carry_out
         self._cancel = cancel

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
+from penstock.clock import run_time, shown
 from penstock.engine.runtime import Run
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot
 from penstock.topology.definition import Keyed, Operator, Sink, Source
@@ -19,8 +19,8 @@ def status_of(run: Run, cluster_kind: str) -> dict[str, Any]:
         "state": "paused" if run.paused else "running",
         "pid": os.getpid(),
         "cluster": cluster_kind,
-        "started_at": run.started_at,
-        "seconds": time.time() - run.started_at,
+        "started_at": shown(run.started_at),
+        "seconds": run_time() - run.started_at,
         "machines": [
             {
                 "name": machine.name,

@@ -3,11 +3,11 @@ HTTP interface and so the command line are all made of this. Answers are plain e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.clock import meant, shown, wall_time
 from penstock.cluster.model import Slot
 from penstock.cluster.plan import Plan
 from penstock.control.measuring import Measuring
@@ -89,14 +89,22 @@ class Steering:
     ) -> Json:
         if operator is not None:
             self._run.definition.operator(operator)
-        end = time.time() if until is None else until
+        end = wall_time() if until is None else until
         if not since < end:
             raise PenstockError("BAD_REQUEST", f"the time from {since} to {end} is none.", "Give since before until.")
         store = self._run.monitor.store
         if store is None:
             raise PenstockError("NO_HISTORY", "nothing is written down here.", "Run it with the setting monitoring=on.")
-        query = HistoryQuery(tuple(metrics), since, end, by, operator, points)
-        return {"since": since, "until": end, "by": by, "series": [one.as_json() for one in store.history(query)]}
+        query = HistoryQuery(tuple(metrics), self._noted_at(since), self._noted_at(end), by, operator, points)
+        series = store.history(query)
+        for one in series:
+            one.times = [shown(at) if at >= self._run.started_at else at for at in one.times]
+        return {"since": since, "until": end, "by": by, "series": [one.as_json() for one in series]}
+
+    def _noted_at(self, time: float) -> float:
+        """Where a time by the wall clock is in what was written down: in time of this run, or of one before it."""
+        noted = meant(time)
+        return noted if noted >= self._run.started_at else min(noted, time)
 
     def events(self, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Json:
         """The first events above an id, once there are any; `next` is the id to ask for after these."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.channels.catalog import Catalog
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.cluster.repair import repair
 from penstock.strategies.mapping.chains import Chains, as_one
@@ -68,7 +68,7 @@ class Arrangement:
         requested = as_one(repair(self._planned, self._slots or frozenset()), self._chains)
         if requested != self._requested:
             self._requested = requested
-            self.changed_at = time.time()
+            self.changed_at = run_time()
 
 
 def record(catalog: Catalog, definition: TopologyDefinition, placement: Placement) -> None:

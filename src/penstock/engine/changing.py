@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.plan import MoveTask, Plan, SetInstances, SetTasks, Target, diff
 from penstock.cluster.repair import repair
@@ -178,7 +179,7 @@ class RunningEngine:
         run.chaining.split(placement)
         run.arrangement.plan(placement)
         arrangement.record(run.catalog, run.definition, placement)
-        run.placed_anew(time.time())
+        run.placed_anew(run_time())
         try:
             run.chaining.join()
         except PenstockError as error:
@@ -191,7 +192,7 @@ class RunningEngine:
         sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
         usual = {name: self._task_seconds(name) for name in sizes}
         run.chaining.split(placement)
-        at = time.time()
+        at = run_time()
         run.arrangement.plan(placement)
         run.placed_anew(at)
         operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}

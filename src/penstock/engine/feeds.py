@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
+from penstock.clock import run_time
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.intake import Intake
@@ -38,7 +38,7 @@ class Seats:
     def bundles(self) -> Sequence[Bundle]:
         """To be asked once for every input of a micro-batch, before it is planned."""
         if not self._asked.shares:
-            self._asked.at = time.time()
+            self._asked.at = run_time()
         return self._bundles()
 
     def instances(self) -> int:
@@ -249,7 +249,7 @@ class RateFeed(SourceFeed):
         began: MutableMapping[str, float],
         intake: Intake,
         seats: Seats,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = run_time,
     ) -> None:
         super().__init__(intake, seats, clock)
         self._name = name

@@ -15,6 +15,7 @@ from pyarrow import fs as pafs
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.segments import open_filesystem
+from penstock.clock import run_time
 from penstock.engine.feeds import Batch, Partitions, Seats, SourceFeed
 from penstock.engine.intake import Intake
 from penstock.engine.splitting import Share, runs
@@ -45,7 +46,7 @@ class FileFeed(SourceFeed):
         catalog: Catalog,
         intake: Intake,
         seats: Seats,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = run_time,
     ) -> None:
         super().__init__(intake, seats, clock)
         self._operator = operator

@@ -1,6 +1,6 @@
 """What decides when an operator's next micro-batch starts and how much it reads. Spark asks; this answers, and waits.
 
-An operator that has nothing to do costs nothing: Spark's question blocks here until rows are published. An operator
+An operator that has nothing to do costs next to nothing: Spark's question waits here until rows are published. One
 whose output channels are full is held back here, which is how back-pressure travels up to the sources.
 """
 
@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.channels.log import Channels
+from penstock.channels.log import SeenChannels
 from penstock.engine.pacing import Pacer
 
-#: The longest that one question of Spark's is kept waiting: a query that is to stop must not hang.
+#: The longest that one question of Spark's is kept waiting by an operator that may be waited for.
 PATIENCE = 0.5
+#: The same for one that has said often enough that there is nothing: every answer costs Spark a round of its loop.
+#: Rows, a pause and a stop end the wait at once.
+IDLE_PATIENCE = 10.0
 #: An operator that has answered so often that there is nothing has nothing to come from what was published before.
 ENOUGH_EMPTY_POLLS = 2
 
@@ -51,14 +54,14 @@ class Intake:
 
     def __init__(
         self,
-        channels: Channels,
+        channels: SeenChannels,
         output_channels: Sequence[str],
         pacer: Pacer,
         linger: float,
         fail: Callable[[Exception], None],
         *,
         throttle: bool = True,
-        patient_at_once: bool = True,
+        stateful: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._channels = channels
@@ -67,7 +70,9 @@ class Intake:
         self._linger = linger
         self.fail = fail
         self._throttle = throttle
-        self._patient_at_once = patient_at_once
+        #: Some stateful operators need one batch without rows after a batch with rows, and some have timers: Spark runs
+        #: the one and looks at the others when it is told that there is nothing, and must not be made to wait for that.
+        self._stateful = stateful
         #: Called when Spark asks what there is: it has finished the batch before, and written down what it did in it.
         #: Told whether there was nothing to do the last time it asked.
         self.between_batches: Callable[[bool], None] = lambda idle: None
@@ -165,17 +170,24 @@ class Intake:
         return begins
 
     def _await_rows(self) -> bool:
-        deadline = self._clock() + PATIENCE
+        deadline = self._clock() + self._patience()
+        was_closed = self.closed
+
+        def over() -> bool:
+            return self._ready() or self._at_the_end() or self.closed != was_closed
+
         self._look()
-        if self.turn.empty_polls or self._patient_at_once:
-            while not self._ready() and not self._at_the_end() and (now := self._clock()) < deadline:
-                self._channels.wait(
-                    lambda: self._ready() or self._at_the_end(), min(deadline - now, self._next_change(now))
-                )
+        if self.turn.empty_polls or not self._stateful:
+            while not over() and (now := self._clock()) < deadline:
+                self._channels.wait(over, min(deadline - now, self._next_change(now)))
                 self._look()
         ready = self._ready()
         self.turn.empty_polls += not ready
         return ready
+
+    def _patience(self) -> float:
+        idle = self.turn.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more
+        return IDLE_PATIENCE if idle and not self._stateful else PATIENCE
 
     def _at_the_end(self) -> bool:
         """Nothing more will come, and Spark has not been told often enough that there is nothing."""
@@ -206,8 +218,8 @@ class Intake:
 
     def _next_change(self, now: float) -> float:
         if not self._open or self.paused:
-            return PATIENCE
+            return IDLE_PATIENCE
         times = [due for supply in self._supplies if (due := supply.due_in()) is not None]
         if any(supply.available() for supply in self._supplies):
             times.append(self._earliest_start() - now)
-        return max(min(times, default=PATIENCE), 0.001)
+        return max(min(times, default=IDLE_PATIENCE), 0.001)

@@ -85,14 +85,19 @@ class PlacedSource(_CalledFromJava):
         self._internals = internals
         self._feed = feed
         self._session = session
+        #: What was answered last, as Java has it: while nothing comes, the answer is the same, and made once.
+        self._answered: tuple[str | None, Any] | None = None
 
     def schema(self) -> Any:
         return self._internals._schema
 
     def getOffset(self) -> Any:
         text = self._call(self._feed.latest)
-        internals = self._internals
-        return internals._option.empty() if text is None else internals._option.apply(internals._offset_of(text))
+        if self._answered is None or self._answered[0] != text:
+            internals = self._internals
+            offset = internals._none if text is None else internals._option.apply(internals._offset_of(text))
+            self._answered = text, offset
+        return self._answered[1]
 
     def getBatch(self, start: Any, end: Any) -> Any:
         def batch() -> Any:

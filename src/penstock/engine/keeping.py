@@ -12,8 +12,6 @@ from penstock.errors import PenstockError
 
 #: How often queries are looked after.
 KEEP_SECONDS = 0.2
-#: Manifests of so many batches stay in the catalog for every operator.
-KEPT_BATCHES = 200
 #: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
 PATIENT_ROUNDS = 15
 #: What no further round can mend: the catalog is another driver's, or lacks what was published.

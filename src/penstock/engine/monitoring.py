@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.feeds import Batch, RateFeed
 from penstock.engine.manifest import BatchReport, sums
@@ -23,6 +24,8 @@ from penstock.monitor.sampling import Circumstances, sample_of, streams_of, wait
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
+#: See `_Known.rounds`.
+ROUNDS_A_BATCH = 2
 #: Spark's names for what a micro-batch costs beside its rows, and ours.
 SPARK_PARTS = {
     "latestOffset": "ask",
@@ -57,6 +60,9 @@ class _Known:
     state: Mapping[int, StateSize] | None = None
     overhead: Mapping[str, float] | None = None
     overhead_batch: int = -1
+    #: Rounds in which it is still to be found out what its last batch did: Spark's account of a batch, and the files of
+    #: its state, come a moment after it.
+    rounds: int = 0
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,7 +73,7 @@ class Monitoring:
         self.monitor = monitor
         self._around = around
         self._seconds = sample_seconds
-        definition, now = around.definition(), time.time()
+        definition, now = around.definition(), run_time()
         self._known = {one.name: _Known(now, streams=streams_of(definition, one.name)) for one in definition.operators}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
@@ -114,18 +120,18 @@ class Monitoring:
                 overhead_parts=known.overhead,
             ),
         )
-        known.finished, known.overhead = report.finished, None
+        known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
         return sample
 
     # What it looks like right now
 
     def snapshot(self) -> Snapshot:
         self.look()
-        return self.monitor.snapshot(time.time(), self._around.placement(), self._around.cluster())
+        return self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
 
     def look(self) -> None:
         for name in self._known:
-            self.monitor.look(name, self._levels(name, time.time()))
+            self.monitor.look(name, self._levels(name, run_time()))
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]
@@ -157,6 +163,9 @@ class Monitoring:
     def _find_out(self) -> None:
         for operator in self._around.definition().operators:
             known, query = self._known[operator.name], self._around.queries[operator.name].query
+            if not known.rounds:
+                continue  # nothing has happened: asking the JVM about every operator in every round adds up
+            known.rounds -= 1
             if isinstance(operator, Keyed):
                 known.state = dict(enumerate(state_sizes(self._around.checkpoint(operator.name), operator.tasks)))
             progress = query.lastProgress if query is not None else None
@@ -174,7 +183,7 @@ class Monitoring:
     def _write(self, last: bool = False) -> None:
         """A store that is away costs history, never the run."""
         try:
-            self.monitor.write(time.time(), self._around.placement(), last)
+            self.monitor.write(run_time(), self._around.placement(), last)
             if not self._writable:
                 self._writable = True
                 self._around.happened(EventKind.RECOVERY, "statistics are written again")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.clock import shown
 from penstock.cluster.model import Placement, Slot
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.slots import Slots
@@ -31,7 +32,7 @@ class Seen:
     def as_json(self) -> dict[str, Any]:
         return {
             "batch": self.batch,
-            "began": self.began,
+            "began": shown(self.began),
             "instances": {slot.name: count for slot, count in sorted(self.instances.items())},
             "tasks": {str(task): slot.name for task, slot in sorted(self.tasks.items())},
             "strangers": sorted(self.strangers),

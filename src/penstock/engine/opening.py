@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
+from penstock.clock import run_time
 from penstock.engine.agreement import check_agreement
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
@@ -42,7 +42,7 @@ def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: S
     if settings.monitoring == "on":
         url = settings.statistics or f"sqlite:///{state.path / 'statistics.sqlite'}"
         store = StatisticsStore.open(url, definition.name, settings)
-    return Monitor(definition, settings, time.time(), store)
+    return Monitor(definition, settings, run_time(), store)
 
 
 def open_environment(

@@ -71,6 +71,11 @@ class Environment:
         """What a sink writes into a place that others write to as well has this mark."""
         return f"{identity_of(self.channels.catalog)}-{sink.name}"
 
+    def file_writer(self, sink: Sink, first: Operator) -> FileWriter | None:
+        """What writes a sink's files in the query of a chain that begins with `first`."""
+        # Another query has written its batches before, and may again: each counts them for itself.
+        return file_writer(sink.spec, self.mark_of(sink), "" if sink.name == first.name else f".{first.name}")
+
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
 
@@ -159,11 +164,6 @@ class FrameBuilder:
             return None
         return self.environment.definition.inputs_of(self.chain[index + 1].name)[0].output
 
-    def _file_writer(self, sink: Sink) -> FileWriter | None:
-        # Another query has written its batches before, and may again: each counts them for itself.
-        by = "" if sink is self.operator else f".{self.operator.name}"
-        return file_writer(sink.spec, self.environment.mark_of(sink), by)
-
     def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
         """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it
         comes out. The function runs once, here, before any row is read."""
@@ -226,7 +226,7 @@ class FrameBuilder:
                 output: tuple(channel for channel in written if channel.output == output) for output in operator.outputs
             },
             on_error=operator.on_error,
-            file_writer=self._file_writer(operator) if isinstance(operator, Sink) else None,
+            file_writer=self.environment.file_writer(operator, self.operator) if isinstance(operator, Sink) else None,
             passes_on=passes_on,
             gathers=isinstance(operator, Map) and operator.gathers,
             output_column=output_column,

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.channels.layout import channel_name
+from penstock.clock import run_time
 from penstock.engine import bundle
 from penstock.engine.agreement import check_batch
 from penstock.engine.checkpoint_log import Positions
@@ -67,6 +68,8 @@ class OperatorQuery:
         #: From the begin of its start to the end of its stop.
         self._runs = False
         self.query: StreamingQuery | None = None
+        #: Spark's name for it.
+        self._id = ""
         self.state: StatePlacer | None = None
         self.feeds: list[AnyFeed] = []
         #: What Spark was asked for, by batch, for the newest batches.
@@ -79,14 +82,13 @@ class OperatorQuery:
         self._arrow = False
         settings = environment.settings
         self.intake = Intake(
-            environment.channels,
+            environment.channels.seen_by(operator.name),
             environment.written_by(self.chain),
             self._pacer(settings),
             settings.batch_linger,
             self.fail,
             throttle=settings.backlog_policy == "throttle",
-            # Some stateful operators need one batch without rows after a batch with rows: do not make them wait.
-            patient_at_once=not isinstance(operator, Keyed),
+            stateful=isinstance(operator, Keyed),
         )
         self.intake.between_batches = self._between_batches
         self._session = environment.spark.newSession()
@@ -149,7 +151,7 @@ class OperatorQuery:
         born = _born(feed.batch for feed in self.feeds)
         if self.accounts is not None:
             born = self.accounts.born(born)
-        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born or [time.time()] * 2))
+        self._session.sparkContext.setLocalProperty(bundle.BORN_PROPERTY, json.dumps(born or [run_time()] * 2))
         return True
 
     def _between_batches(self, idle: bool) -> None:
@@ -190,7 +192,7 @@ class OperatorQuery:
         check_staged(whole)
         new = self.environment.channels.publish(self.operator.name, batch, segments, whole.as_json(), read_to)
         finish_files(whole, self.environment.channels.catalog)
-        published = time.time()
+        published = run_time()
         reports = [replace(report, finished=published) for report in reports]
         # Spark SQL does not say how much of its time was for rows.
         known = reports[0].busy + reports[0].busy_elsewhere if self._arrow else busy
@@ -215,7 +217,7 @@ class OperatorQuery:
         self, batch: int, taken: Sequence[Batch], bundles: tuple[BundleReport, ...], busy: float | None
     ) -> list[BatchReport]:
         """One of every operator in the chain."""
-        finished = time.time()
+        finished = run_time()
         began = self.intake.turn.started or self._wanted_at
         started = finished - (time.monotonic() - began)
         longest = _busy_of_chain(bundles)
@@ -265,7 +267,7 @@ class OperatorQuery:
             return not self.intake.throttled and not self.intake.paused
 
         self.intake.held_back = not has_room()
-        while not self.intake.closed and not channels.wait(has_room, FULL_POLL):
+        while not self.intake.closed and not channels.seen_by(self.operator.name).wait(has_room, FULL_POLL):
             pass
 
     def fail(self, error: Exception) -> None:
@@ -307,7 +309,7 @@ class OperatorQuery:
         if self.failure is not None or self.query is None:
             return
         try:
-            if self.query.isActive:
+            if self._is_known_to_run(self.query) or self.query.isActive:
                 return
             with told_once():
                 problem = self.query.exception()
@@ -315,6 +317,14 @@ class OperatorQuery:
                 self.fail(problem)
         except (Py4JError, OSError) as error:  # the JVM of the driver is gone
             self.fail(error)
+
+    def _is_known_to_run(self, query: StreamingQuery) -> bool:
+        """By what Spark said of all queries together a moment ago; only where that is not so it is asked about one."""
+        active = self.environment.streams.active
+        if active is None:
+            return False
+        self._id = self._id or str(query.id)
+        return active.has(self._id)
 
     def await_replay(self, seconds: float) -> None:
         """With the gate closed, wait until a batch that was cut off has been replayed and committed: Spark asks for

@@ -43,8 +43,9 @@ class FileWriter(Protocol):
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         """(staged path, final path)."""
 
-    def clear(self) -> None:
-        """Delete what was staged and never published; on the driver, before anything runs."""
+    def clear(self, before: int | None = None) -> None:
+        """Delete what was staged and never published; on the driver. All of it before anything runs; later only what
+        was staged for batches before this one."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.channels.catalog import Catalog
+from penstock.clock import run_time
 from penstock.cluster.model import Placement
 from penstock.engine.manifest import BatchReport
 from penstock.engine.spark_internals import repartition_state
@@ -167,7 +168,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         record_tasks(run.catalog, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
-    run.placed_anew(time.time())
+    run.placed_anew(run_time())
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
     run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
     return report

@@ -11,13 +11,15 @@ from typing import Any
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
+from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Placement
 from penstock.engine import arrangement, repartition
 from penstock.engine.arrangement import Arrangement
 from penstock.engine.chaining import Chaining
+from penstock.engine.chores import Chores, Staging
 from penstock.engine.feeds import Batch, RateFeed
 from penstock.engine.host import SparkHost
-from penstock.engine.keeping import KEPT_BATCHES, Keeper
+from penstock.engine.keeping import Keeper
 from penstock.engine.manifest import BatchReport
 from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
@@ -77,6 +79,7 @@ class Run:
         self.how_it_ended = ""
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
+        self._chores: Chores | None = None
         self._monitoring: Monitoring | None = None
 
     def _dealt(self) -> Placement:
@@ -132,7 +135,7 @@ class Run:
             self.host.slots.happened = self.happened
             self.chaining.begin()
             self.queries.start_all()
-            self.started_at = time.time()
+            self.started_at = run_time()
             self.monitor.restart(self.started_at)
             self.queries.let_all_in()
             arrangement.record(self.catalog, self.definition, self.placement)
@@ -157,6 +160,8 @@ class Run:
             self.happened("recovery", what)
         self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))
         self._environment = dataclasses.replace(environment, definition=self.definition)
+        operators = [operator.name for operator in self.definition.operators]
+        self._chores = Chores(environment.channels, catalog, operators, self._staging)
         if not self._placement_given:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
         for operator, kept in take_recorded(catalog).items():
@@ -215,7 +220,7 @@ class Run:
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
     ) -> Event:
         """Enter an event: its kind is one of `EventKind`, its cause the id of another or a name."""
-        return self.events.record(Event(time.time(), EventKind(kind), subject, reason, cause, fields or {}))
+        return self.events.record(Event(wall_time(), EventKind(kind), subject, reason, cause, fields or {}))
 
     def placed_anew(self, at: float) -> None:
         """What was measured before this time says nothing about the placement as it is now."""
@@ -233,7 +238,7 @@ class Run:
     def _slots_changed(self) -> None:
         before = self.arrangement.changed_at
         requested = self.arrangement.requested
-        self.placed_anew(time.time())
+        self.placed_anew(run_time())
         if self.arrangement.changed_at != before:
             whole = requested == self.placement
             self.happened(
@@ -241,9 +246,13 @@ class Run:
             )
 
     def _sweep(self) -> None:
-        self.channels.sweep()
-        for operator in self.definition.operators:
-            self.catalog.prune_batches(operator.name, KEPT_BATCHES)
+        if self._chores is not None:
+            self._chores()
+
+    def _staging(self) -> list[Staging]:
+        running = [(sink, self.queries.by_operator.get(sink.name)) for sink in self.definition.sinks]
+        found = [(query, self.environment.file_writer(sink, query.operator)) for sink, query in running if query]
+        return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
 
     # While it runs
 
@@ -317,7 +326,7 @@ class Run:
             for query in self.queries.of_sources():
                 query.intake.pause(paused)
         if changes and not paused:
-            self.monitor.restart(time.time())  # what was measured meanwhile says nothing
+            self.monitor.restart(run_time())  # what was measured meanwhile says nothing
         return changes
 
     def resume(self) -> bool:
@@ -361,7 +370,8 @@ class Run:
         with suppress(PenstockError, OSError):  # what is left is swept at the next start
             if self._environment is not None:
                 record_kept(self._catalog, self._kept())
-                self._environment.channels.sweep()
+            if self._chores is not None:
+                self._chores.end()
         self._catalog.close()
         self._catalog = None
 

@@ -72,12 +72,17 @@ class ParquetWriter:
         scheme = self.path if ":" in self.path else ""
         return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}{self.by}.parquet"
 
-    def clear(self) -> None:
-        """Delete what attempts at a batch have staged that were never published. Only before anything runs."""
+    def clear(self, before: int | None = None) -> None:
+        """Delete what attempts at a batch have staged that were never published: all of it before anything runs, and
+        while this writer's query runs only what was staged for batches before one of its own."""
         filesystem, root = open_filesystem(self.path)
         staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
+        by = r"(\..*)?" if before is None else re.escape(self.by)
         for info in filesystem.get_file_info(staging):
-            if re.fullmatch(rf"part-\d+-\d+(\.\d+)?-{re.escape(self.mark)}(\..*)?", info.base_name.rpartition("-")[0]):
+            staged = re.fullmatch(
+                rf"part-(\d+)-\d+(\.\d+)?-{re.escape(self.mark)}{by}", info.base_name.rpartition("-")[0]
+            )
+            if staged is not None and (before is None or int(staged[1]) < before):
                 filesystem.delete_file(info.path)
 
 

@@ -21,6 +21,9 @@ WATCH_SECONDS = 0.2
 WARM_WORKERS = 2
 WARM_ATTEMPTS = 3
 
+#: Executors that are gone and still known.
+REMEMBERED_EXECUTORS = 100
+
 Happened = Callable[[str, str], object]
 
 
@@ -38,8 +41,10 @@ class Slots:
         self._bound: dict[Slot, Executor | None] = {}
         self._warm: set[str] = set()
         self._warming: dict[str, threading.Thread] = {}
-        #: Every executor there ever was: what a batch that has ended ran on may be gone.
+        #: The executors that there are and the last ones that are gone: a batch that has just ended may have run there.
         self._ever: dict[str, Slot] = {}
+        #: The same by the slots' names. It is replaced, never changed: every batch reads it.
+        self._names: dict[str, str] = {}
         self._seen: frozenset[str] = frozenset()
         #: Slots of machines that are being removed.
         self._leaving: set[Slot] = set()
@@ -80,9 +85,8 @@ class Slots:
             return self._ever.get(executor)
 
     def by_executor(self) -> dict[str, str]:
-        """The slot's name of every executor there is, or ever was; empty where slots are only names."""
-        with self._lock:
-            return {executor: slot.name for executor, slot in self._ever.items()}
+        """The slot's name of every executor there is, or was until lately; empty where slots are only names."""
+        return self._names
 
     def usable(self) -> frozenset[Slot]:
         """Where something can be placed now."""
@@ -139,7 +143,11 @@ class Slots:
     def _take(self, bound: dict[Slot, Executor | None]) -> None:
         with self._lock:
             self._bound = {slot: one for slot, one in bound.items() if slot not in self._leaving}
-            self._ever |= {one.id: slot for slot, one in bound.items() if one is not None}
+            here = {one.id: slot for slot, one in bound.items() if one is not None}
+            gone = [(executor, slot) for executor, slot in self._ever.items() if executor not in here]
+            self._ever = dict(gone[-REMEMBERED_EXECUTORS:]) | here
+            self._names = {executor: slot.name for executor, slot in self._ever.items()}
+            self._warm &= self._ever.keys()
 
     @contextmanager
     def without(self, slots: Collection[Slot]) -> Iterator[None]:

@@ -14,6 +14,7 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 9. repartition_state(): a stopped query's state in another number of partitions; no public name in Spark 4.3.
 10. stateful_nodes(), refusal_of(): what a stream keeps in state, and whether Spark could run it, before it is started.
 11. HadoopFiles: files where Spark has its checkpoints, by any URI.
+12. active_queries(): all queries of all sessions that have not ended, in one call.
 Two more are in driver_jvm.py: secrets that the driver's JVM and its callbacks are started with.
 """
 
@@ -40,6 +41,8 @@ from penstock.cluster.provider import Executor
 from penstock.engine.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: Names of places that are kept: of more executors than there are at a time.
+MOST_PLACES = 1000
 #: No batch has more tasks than are looked at.
 MOST_TASKS = 10_000
 DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
@@ -97,6 +100,7 @@ def missing(spark: SparkSession) -> list[str]:
             lacking.append(name)
     probes: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("StreamingQueryManager.stateStoreCoordinator", lambda: _manager(session).stateStoreCoordinator()),
+        ("SharedState.activeStreamingQueries", lambda: session.sharedState().activeStreamingQueries().size()),
         ("SparkContext.statusStore", lambda: spark.sparkContext._jsc.sc().statusStore().executorList(True)),
     )
     for description, probe in probes:
@@ -242,6 +246,8 @@ class SparkInternals:
         )
         self._schema = self._java("org.apache.spark.sql.types.DataType").fromJson(DESCRIPTOR.json())
         self._anywhere = self._seq([])
+        #: A view that Spark keeps up to date.
+        self._active = spark._jsparkSession.sharedState().activeStreamingQueries().keySet()
         self._places: dict[Executor, Any] = {}
 
     def executors(self) -> list[Executor]:
@@ -258,6 +264,10 @@ class SparkInternals:
     def executor_ids(self) -> frozenset[str]:
         """The ids of the live executors: two calls, where `executors` makes several for each."""
         return frozenset(filter(None, self._context.getExecutorIds().mkString(" ").split(" ")))
+
+    def active_queries(self) -> frozenset[str]:
+        """The ids of the queries that have not ended, of all sessions: one call, where `isActive` is one a query."""
+        return frozenset(filter(None, str(self._active.toString()).strip("[]").split(", ")))
 
     def request_executors(self, total: int) -> None:
         """Tell the cluster's manager how many executors the application wants in all."""
@@ -388,6 +398,8 @@ class SparkInternals:
             return self._anywhere
         place = self._places.get(executor)
         if place is None:
+            if len(self._places) >= MOST_PLACES:
+                self._places.clear()  # most of them are gone
             place = self._places[executor] = self._seq([f"executor_{executor.host}_{executor.id}"])
         return place
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -59,19 +60,49 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Pieces of one input for one bundle. Where all bundles read the same rows, each its own groups of keys or all of
+    them, they share the pieces, which are made and written down once: a batch of many segments for many bundles costs
+    the driver their sum and not their product."""
+
+    pieces: tuple[Piece, ...]
+    first_group: int = 0
+    stop_group: int = 0
+
+    def of_groups(self, first: int, stop: int) -> Part:
+        """The same rows, of these groups."""
+        part = replace(self, first_group=first, stop_group=stop)
+        part.__dict__["text"] = self.text
+        return part
+
+    @cached_property
+    def text(self) -> str:
+        return json.dumps([list(vars(piece).values()) for piece in self.pieces])
+
+
+@dataclass(frozen=True)
 class Share:
-    """What one bundle does in one micro-batch: pieces of channels, or whatever else a source reads."""
+    """What one bundle does in one micro-batch: parts of channels, or whatever else a source reads."""
 
     bundle: Bundle
-    pieces: tuple[Piece, ...] = ()
+    parts: tuple[Part, ...] = ()
     #: Of sources only: what to read, in the source's own words.
     load: Mapping[str, Any] | None = None
 
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """As the bundle sees them."""
+        return tuple(
+            replace(piece, first_group=part.first_group, stop_group=part.stop_group)
+            for part in self.parts
+            for piece in part.pieces
+        )
+
     def as_descriptor(self) -> bytes:
-        """The text that travels to the executor in the query's only column."""
-        pieces = [list(vars(piece).values()) for piece in self.pieces]
-        text = {"slot": self.bundle.slot.name, "instances": self.bundle.instances, "pieces": pieces, "load": self.load}
-        return json.dumps(text).encode()
+        """The text that travels to the executor in the query's only column: JSON."""
+        share = json.dumps({"slot": self.bundle.slot.name, "instances": self.bundle.instances, "load": self.load})
+        parts = ",".join(f"[{part.first_group},{part.stop_group},{part.text}]" for part in self.parts)
+        return f"[{share},[{parts}]]".encode()
 
 
 @dataclass(frozen=True)
@@ -85,11 +116,13 @@ class Descriptor:
 
     @staticmethod
     def parse(text: bytes) -> Descriptor:
-        fields = json.loads(text)
+        share, parts = json.loads(text)
         pieces = tuple(
-            Piece(path, start, stop, Spread(spread), *rest) for path, start, stop, spread, *rest in fields["pieces"]
+            Piece(path, start, stop, Spread(spread), born_from, born_to, slot, first, last)
+            for first, last, found in parts
+            for path, start, stop, spread, born_from, born_to, slot, _, _ in found
         )
-        return Descriptor(fields["slot"], fields["instances"], pieces, fields["load"])
+        return Descriptor(share["slot"], share["instances"], pieces, share["load"])
 
 
 @dataclass(frozen=True)
@@ -146,46 +179,64 @@ def runs(sizes: Sequence[int], weights: Sequence[int]) -> list[range]:
 def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share]:
     """The shares of a micro-batch; a bundle that gets no row has none."""
     weights = [bundle.instances for bundle in bundles]
-    pieces: list[list[Piece]] = [[] for _ in bundles]
+    parts: list[list[Part]] = [[] for _ in bundles]
     # The same for all inputs: the shares can only be in one order. Keys have their bundle, whoever is first.
     turn = sum(item.start for item in inputs if item.spread is Spread.SHUFFLE) % len(bundles)
     for item in inputs:
         if item.spread is Spread.SHUFFLE:
             ranges = cuts(item.stop - item.start, weights, turn)
-            for index, (low, high) in enumerate(ranges):
-                pieces[index] += _pieces(item, item.start + low, item.start + high)
+            for mine, (low, high) in zip(parts, ranges, strict=True):
+                mine.append(Part(_pieces(item, item.start + low, item.start + high)))
         elif item.spread is Spread.BY_KEY:
+            everything = Part(_pieces(item, item.start, item.stop))
             # The same cut whatever the batch, so that a key stays with its bundle while the placement stays.
-            for index, (low, high) in enumerate(cuts(item.groups, weights)):
+            for mine, (low, high) in zip(parts, cuts(item.groups, weights), strict=True):
                 if low < high:
-                    pieces[index] += _pieces(item, item.start, item.stop, low, high)
+                    mine.append(everything.of_groups(low, high))
         else:
-            for mine in pieces:
-                mine.extend(_pieces(item, item.start, item.stop))
-    shares = [Share(bundle, tuple(mine)) for bundle, mine in zip(bundles, pieces, strict=True)]
-    return [share for share in [*shares[turn:], *shares[:turn]] if share.pieces]
+            everything = Part(_pieces(item, item.start, item.stop))
+            for mine in parts:
+                mine.append(everything)
+    filled = [tuple(part for part in mine if part.pieces) for mine in parts]
+    shares = [Share(bundle, mine) for bundle, mine in zip(bundles, filled, strict=True)]
+    return [share for share in [*shares[turn:], *shares[:turn]] if share.parts]
 
 
 def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> dict[tuple[str, str], int]:
     """Bytes from the slot that wrote them to the slot that reads them, by the size of a row in each segment. Groups of
     keys count as if they were equal: what is in them is not known here."""
+    # Parts with the same pieces are added up once; by these, how many groups there are.
+    written: dict[int, dict[str, float]] = {}
+    groups: dict[int, int] = {}
+    for share in shares:
+        for part in share.parts:
+            same = id(part.pieces)
+            groups[same] = max(groups.get(same, 0), part.stop_group)
+            if same not in written:
+                by_slot: dict[str, float] = {}
+                written[same] = by_slot
+                for piece in part.pieces:
+                    size = (piece.stop - piece.start) * bytes_per_row[piece.path]
+                    by_slot[piece.producer_slot] = by_slot.get(piece.producer_slot, 0.0) + size
     traffic: dict[tuple[str, str], float] = {}
-    groups: dict[str, int] = {}
     for share in shares:
-        for piece in share.pieces:
-            groups[piece.path] = max(groups.get(piece.path, 0), piece.stop_group)
-    for share in shares:
-        for piece in share.pieces:
-            part = (piece.stop_group - piece.first_group) / groups[piece.path] if groups[piece.path] else 1.0
-            size = (piece.stop - piece.start) * bytes_per_row[piece.path] * part
-            way = (piece.producer_slot, share.bundle.slot.name)
-            traffic[way] = traffic.get(way, 0.0) + size
+        for part in share.parts:
+            same = id(part.pieces)
+            portion = (part.stop_group - part.first_group) / groups[same] if groups[same] else 1.0
+            for producer, size in written[same].items():
+                way = (producer, share.bundle.slot.name)
+                traffic[way] = traffic.get(way, 0.0) + size * portion
     return {way: round(size) for way, size in traffic.items()}
 
 
-def _pieces(item: InputRange, start: int, stop: int, first_group: int = 0, stop_group: int = 0) -> list[Piece]:
+def _pieces(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:
+    """The segments' rows from `start` to `stop`. They are in order and contiguous, so most need not be looked at."""
     found = []
-    for segment in item.segments:
+    first = max(bisect_right(item.segments, start, key=lambda segment: segment.first_row) - 1, 0)
+    for index in range(first, len(item.segments)):
+        segment = item.segments[index]
+        if segment.first_row >= stop:
+            break
         low, high = max(start, segment.first_row), min(stop, segment.stop_row)
         if low < high:
             found.append(
@@ -197,8 +248,6 @@ def _pieces(item: InputRange, start: int, stop: int, first_group: int = 0, stop_
                     segment.born_from,
                     segment.born_to,
                     segment.slot,
-                    first_group,
-                    stop_group,
                 )
             )
-    return found
+    return tuple(found)

@@ -8,13 +8,13 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from penstock.channels.catalog import Catalog
+from penstock.clock import wall_time
 from penstock.errors import PenstockError
 from penstock.topology.definition import ByKey, Keyed, Map, Source, TopologyDefinition
 from penstock.topology.schema import schema_text
@@ -81,7 +81,7 @@ def _clear_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError), (folder / "lock").open(encoding="utf-8") as lock:
             found = os.fstat(lock.fileno())
-            if found.st_uid == os.getuid() and found.st_mtime < time.time() - _ABANDONED_SECONDS:
+            if found.st_uid == os.getuid() and found.st_mtime < wall_time() - _ABANDONED_SECONDS:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from penstock.engine.java_callbacks import BatchSink, Feed
 from penstock.engine.spark_internals import DESCRIPTOR, QueryIdentity, SparkInternals
-from penstock.engine.streams import WriteBatch, start_foreach_batch
+from penstock.engine.streams import ActiveQueries, WriteBatch, start_foreach_batch
 
 _FORMAT = "penstock_feed"
 #: Seconds that the start of one query may hold up the next.
@@ -174,6 +174,7 @@ class UnplacedStreams:
 
     def __init__(self) -> None:
         self.internals: SparkInternals | None = None
+        self.active: ActiveQueries | None = None
         self._server = FeedServer()
         self._source = functools.partial(_source_class, self._server.port, self._server.key)
         #: Feeds of the query that is started next.

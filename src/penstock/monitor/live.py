@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import pairwise
 
 from ddsketch import DDSketch
 
+from penstock.clock import run_time
 from penstock.engine.manifest import BatchReport
 from penstock.monitor.kept_state import KeptState
 
@@ -43,7 +43,7 @@ class Latency:
 class LiveStatistics:
     """Fed by the engine with every published batch; read by the command line."""
 
-    def __init__(self, window: float = 10.0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, window: float = 10.0, clock: Callable[[], float] = run_time) -> None:
         self._window = window
         self._clock = clock
         self._lock = threading.Lock()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from penstock.monitor.latency import LatencySketch, merged
 from penstock.monitor.metric import METRICS, Fold
-from penstock.monitor.statistics_tables import events, statistics
+from penstock.monitor.statistics_tables import events, series, statistics
 from penstock.settings import Settings
 
 HOUR = 3600.0
@@ -60,6 +60,12 @@ def prune(connection: sa.Connection, blocks: Sequence[int], level: Level, before
     table = statistics.c
     old = sa.and_(table.level == level.number, table.block.in_(blocks), table.time < before)
     connection.execute(sa.delete(statistics).where(old))
+
+
+def prune_series(connection: sa.Connection, blocks: Sequence[int]) -> None:
+    """Delete the names of series without any figure: slots that have been gone for longer than anything is kept."""
+    used = sa.select(statistics.c.series).where(statistics.c.block.in_(blocks)).distinct()
+    connection.execute(sa.delete(series).where(series.c.block.in_(blocks), series.c.id.not_in(used)))
 
 
 def prune_events(connection: sa.Connection, topology: str, before: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.clock import shown
 from penstock.cluster.model import Cluster, Placement
 from penstock.monitor.sample import StateSize, Way
 from penstock.topology.definition import TopologyDefinition
@@ -174,8 +175,8 @@ class Snapshot:
         placement = self.placement
         return {
             "topology": self.definition.name,
-            "since": self.since,
-            "at": self.at,
+            "since": shown(self.since),
+            "at": shown(self.at),
             "samples": self.samples,
             "complete": self.complete,
             "gaps": [dataclasses.asdict(gap) for gap in self.gaps],

@@ -17,11 +17,13 @@ from penstock.monitor import statistics_tables as tables
 from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery, SeriesHistory, answer
 from penstock.monitor.intervals import Interval
-from penstock.monitor.retention import Level, levels_of, prune, prune_events, roll_up
+from penstock.monitor.retention import Level, levels_of, prune, prune_events, prune_series, roll_up
 from penstock.monitor.series import By, Figures, SeriesKey, figures_of
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
+#: How often series without figures are looked for: it takes a look at everything that there is.
+SERIES_SECONDS = 3600.0
 _UNMEASURED: Figures = dict.fromkeys(column.name for column in tables.statistics.c if not column.primary_key)
 
 
@@ -38,6 +40,7 @@ class StatisticsStore:
         self._ids: dict[SeriesKey, Figures] = {}
         #: Up to where everything that was sampled is written, in milliseconds; 0 until this process has written.
         self._written_to = 0
+        self._looked_at_series = 0.0
 
     @staticmethod
     def open(
@@ -84,6 +87,10 @@ class StatisticsStore:
     def keep_house(self, now: float) -> None:
         """Roll up what is complete, then delete what was kept for long enough; nothing goes before it is rolled up."""
         self._database.run(lambda connection: self._keep_house(connection, now))
+        if now >= self._looked_at_series + SERIES_SECONDS:
+            self._database.run(lambda connection: prune_series(connection, list(self._blocks.values())))
+            self._ids = {}  # some of them are given to nobody now
+            self._looked_at_series = now
 
     def history(self, query: HistoryQuery) -> list[SeriesHistory]:
         """In the finest intervals that give no more than the points asked for and are still kept. What is too young to

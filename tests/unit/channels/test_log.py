@@ -358,3 +358,76 @@ def test_nothing_is_swept_when_another_driver_has_taken_over(world: World, tmp_p
     assert caught.value.name == "STATE_TAKEN_OVER"
     assert orphan.path in world.store.list("lines")
     other.close()
+
+
+# What it costs while nothing happens
+
+MANY = [f"c{index}" for index in range(100)]
+
+
+def many(world: World) -> Channels:
+    return world.channels({name: [f"reads {name}"] for name in MANY}, {name: f"writes {name}" for name in MANY})
+
+
+def test_a_sweep_lists_one_channel_however_many_there_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels, listed = many(world), []
+    list_channel = world.store.list
+    monkeypatch.setattr(world.store, "list", lambda channel: (listed.append(channel), list_channel(channel))[1])
+    for count in range(1, len(MANY) + 1):
+        channels.sweep()
+        assert len(listed) <= count
+    assert sorted(listed) == sorted(MANY), "each in its turn"
+    listed.clear()
+    channels.sweep(thorough=True)
+    assert sorted(listed) == sorted(MANY)
+
+
+def test_a_channel_alone_is_not_listed_at_every_sweep_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels, listed = world.channels(), []
+    monkeypatch.setattr(world.store, "list", lambda channel: listed.append(channel) or [])
+    for _ in range(150):
+        channels.sweep()
+    assert len(listed) <= 10
+
+
+def test_what_a_failed_attempt_left_is_found_while_it_runs(world: World) -> None:
+    channels = world.channels()
+    channels.publish("read", 0, [kept := world.segment(0, 10)], "{}", {})
+    channels.sweep()
+    world.segment(0, 5)  # of an attempt at the same batch that Spark gave up
+    assert sum(channels.sweep().orphans for _ in range(15)) == 1
+    assert world.store.list("lines") == [kept.path]
+
+
+def test_a_publish_wakes_those_that_it_concerns(world: World) -> None:
+    """The readers of what was written, and the writers of what was read, who may have room again."""
+    readers = {"lines": ["count", "copy"], "counts": ["out"]}
+    channels = world.channels(readers, {"lines": "read", "counts": "count"})
+    asked: dict[str, int] = dict.fromkeys(["read", "count", "copy", "out", "elsewhere"], 0)
+    everybody_waits = threading.Semaphore(0)
+    over = threading.Event()
+
+    def wait(name: str) -> None:
+        def predicate() -> bool:
+            asked[name] += 1
+            if asked[name] == 1:
+                everybody_waits.release()
+            return over.is_set()
+
+        channels.wait(predicate, 30, name)
+
+    threads = [threading.Thread(target=wait, args=(name,), daemon=True) for name in asked]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert everybody_waits.acquire(timeout=30)
+    channels.publish("read", 0, [world.segment(0, 10)], "{}", {})
+    channels.publish("count", 0, [], "{}", {"lines": 10})
+    over.set()
+    for name in asked:
+        channels.notify(name)
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert asked["elsewhere"] == asked["out"] == 2, "asked when it began to wait, and when it was told at the end"
+    assert asked["copy"] in (2, 3), "and by the publish of what it reads"

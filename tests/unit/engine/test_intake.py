@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from penstock.channels.catalog import Catalog
+from penstock.channels.log import Bound, Channels
+from penstock.channels.segments import SegmentStore
 from penstock.engine.intake import Intake
 from penstock.engine.pacing import Pacer
 
@@ -154,7 +159,7 @@ def test_a_batch_that_was_given_up_lets_nothing_more_in(channels: FakeChannels) 
 
 def test_a_stateful_operator_is_answered_at_once_after_a_batch(channels: FakeChannels) -> None:
     supply = Rows(0)
-    intake = intake_of(channels, supply, patient_at_once=False)
+    intake = intake_of(channels, supply, stateful=True)
     assert intake.admits(supply) == 0
     assert channels.waits == []
     assert not intake.idle
@@ -175,13 +180,11 @@ def test_the_time_of_a_batch_teaches_the_pacer(channels: FakeChannels) -> None:
     assert intake.pacer.overhead == pytest.approx(0.2)
 
 
-def test_opening_wakes_a_waiting_query() -> None:
+def test_opening_wakes_a_waiting_query(tmp_path: Path) -> None:
     """With the real condition variable: a query asked before the gate was open gets its rows once it is."""
-    from penstock.channels.log import Channels
-
-    channels = Channels.__new__(Channels)
-    channels._changed = threading.Condition()
-    intake = Intake(channels, [], Pacer(0.5, 1000), 0.0, lambda error: None)
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.db", "t")
+    channels = Channels(catalog, SegmentStore(str(tmp_path / "segments")), {}, {}, Bound(1000, 1 << 30))
+    intake = Intake(channels.seen_by("work"), [], Pacer(0.5, 1000), 0.0, lambda error: None)
     supply = Rows(10)
     intake.add(supply)
     got: list[int] = []
@@ -189,6 +192,7 @@ def test_opening_wakes_a_waiting_query() -> None:
     thread.start()
     intake.open()
     thread.join(5)
+    catalog.close()
     assert got == [10]
 
 
@@ -217,3 +221,54 @@ def test_at_the_end_nobody_waits_until_spark_knows_and_then_everybody(channels: 
     # Spark asks on as long as the others run: not hundreds of times a second.
     intake.admits(supply)
     assert sum(channels.waits) == pytest.approx(0.5)
+
+
+def test_an_operator_with_nothing_to_do_answers_spark_every_ten_seconds_and_not_twice_a_second(
+    channels: FakeChannels,
+) -> None:
+    supply = Rows(0)
+    intake = intake_of(channels, supply)
+    answers, began = 0, channels.clock.now
+    while channels.clock.now < began + 600:
+        intake.admits(supply)
+        answers += 1
+    # Whoever waits for it to be idle still hears that soon: after the first two answers.
+    assert answers <= 2 + 60
+    assert intake.idle
+
+
+def test_one_that_spark_must_ask_for_its_timers_is_asked_as_before(channels: FakeChannels) -> None:
+    supply = Rows(0)
+    intake = intake_of(channels, supply, stateful=True)
+    for _ in range(10):
+        intake.admits(supply)
+    assert sum(channels.waits) <= 10 * 0.5
+
+
+@pytest.mark.parametrize("wake", ["close", "rows", "pause and resume"])
+def test_a_long_wait_ends_when_something_happens(tmp_path: Path, wake: str) -> None:
+    """With real channels: a query that is to stop must not hang, and rows must not wait for the next question."""
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.db", "t")
+    channels = Channels(catalog, SegmentStore(str(tmp_path / "segments")), {}, {}, Bound(1000, 1 << 30))
+    supply = Rows(0)
+    intake = Intake(channels.seen_by("work"), [], Pacer(0.5, 1000), 0.0, lambda error: None)
+    intake.add(supply)
+    intake.open()
+    intake.turn.empty_polls = 5
+    got: list[int] = []
+    began = time.monotonic()
+    thread = threading.Thread(target=lambda: got.append(intake.admits(supply)), daemon=True)
+    thread.start()
+    if wake == "close":
+        intake.close()
+    elif wake == "rows":
+        supply.rows = 10
+        channels.notify("work")
+    else:
+        intake.pause()
+        supply.rows = 10
+        intake.pause(False)
+    thread.join(30)
+    catalog.close()
+    assert got == [0 if wake == "close" else 10]
+    assert time.monotonic() - began < 8

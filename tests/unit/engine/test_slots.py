@@ -156,3 +156,16 @@ def test_a_listener_that_is_forgotten_hears_nothing(slots: Slots, spark: FakeSpa
     slots.forget(never)
     spark.now.pop()
     slots.look()
+
+
+def test_executors_that_are_gone_for_long_are_forgotten(slots: Slots, spark: FakeSpark) -> None:
+    """A cluster whose executors come and go for weeks; each batch looks up where it ran."""
+    for number in range(2, 1002):
+        spark.now = [Executor("0", "a", 4), Executor(str(number), "b", 4)]
+        slots.look()
+    known = slots.by_executor()
+    assert len(known) <= slots_module.REMEMBERED_EXECUTORS + 2
+    assert (known["0"], known["1001"], known["1000"]) == (A.name, B.name, B.name)
+    assert slots.slot_of("1000") == B
+    assert slots.by_executor() is known, "it is not made anew for every batch"
+    assert len(slots._warm) <= len(known) + 1

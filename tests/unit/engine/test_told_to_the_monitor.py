@@ -113,3 +113,30 @@ def test_it_is_over_when_it_is_closed(around: Surroundings) -> None:
     monitoring.start()
     monitoring.close()
     assert not monitoring._thread.is_alive()
+
+
+def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Surroundings) -> None:
+    """Every question is several calls of the JVM: 100 operators that do nothing must not cost any."""
+    asked: list[str] = []
+
+    class Query:
+        @property
+        def lastProgress(self) -> dict[str, Any]:
+            asked.append("work")
+            return {"batchId": len(asked), "durationMs": {"latestOffset": 20}}
+
+    around.queries["work"].query = Query()  # type: ignore[assignment]
+    monitor = Recorder()
+    monitoring = Monitoring(monitor, around, 10.0)
+    for _ in range(5):
+        monitoring._find_out()
+    assert asked == []
+    monitoring.published(report(0, 200.0), [])
+    for _ in range(5):
+        monitoring._find_out()
+    # Once in the round after the batch, and once more: Spark's account of it comes a moment later.
+    assert asked == ["work", "work"]
+    monitoring.published(report(1, 203.0), [])
+    assert monitor.samples[-1].overhead_parts == {
+        "ask": 0.02, "get_batch": 0.0, "planning": 0.0, "offset_log": 0.0, "commit_log": 0.0
+    }  # fmt: skip
