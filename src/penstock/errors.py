@@ -110,10 +110,10 @@ ERRORS: Mapping[str, str] = {
     "BAD_CLUSTER": "The cluster as asked for cannot be had.",
     # state
     "STATE_IN_USE": "Another process runs on the same state folder.",
-    "STATE_DOES_NOT_FIT": "The state was written by a topology that differs in what cannot change, or in parts of "
-    "different moments.",
+    "STATE_DOES_NOT_FIT": "The state is that of another topology, or of one that differs in what cannot change.",
     "STATE_TAKEN_OVER": "Another process has taken over this topology's catalog; this one writes nothing more.",
     "CATALOG_WENT_BACK": "The catalog lacks what was published: an older copy or a lagging replica has its place.",
+    "SINK_NOT_EMPTY": "A sink's folder has rows of another run.",
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
     "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
     "SEGMENT_UNREADABLE": "A segment that the catalog names cannot be read.",

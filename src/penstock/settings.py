@@ -62,10 +62,13 @@ class Settings:
     )
     segments: str = _setting(
         "",
-        "Where segments are: a folder or pyarrow file-system URI that all machines see; empty is in the state folder.",
+        "Where segments are: a folder or pyarrow file-system URI that all machines see; empty is in the state folder. "
+        "Several topologies can share it: each has a folder of its own there.",
     )
     checkpoints: str = _setting(
-        "", "Where Spark's checkpoints are: a folder or URI that all machines see; empty is in the state folder."
+        "",
+        "Where Spark's checkpoints are: a folder or URI that all machines see; empty is in the state folder. Several "
+        "topologies can share it: each has a folder of its own there.",
     )
     segment_compression: str = _setting(
         "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")

@@ -278,3 +278,32 @@ def test_a_topology_is_held_by_one(open_catalog: Open, monkeypatch: pytest.Monke
     assert error.value.name == "STATE_IN_USE"
     first.close()
     second.hold()
+
+
+# What a changed declaration gives up
+
+
+def test_what_is_given_up_goes_and_nothing_else(open_catalog: Open) -> None:
+    catalog, other = open_catalog(), open_catalog("other")
+    assert catalog.topologies() == set()
+    for one in (catalog, other):
+        one.publish("read", 0, [new("a", 3), new("b", 4, "kept")], "{}", {})
+        one.publish("count", 0, [], "{}", {"lines": 2, "kept": 2})
+        one.publish("copy", 0, [], "{}", {"kept": 1})
+        for key in ("files/count/0", "files/count2/0", "finished/count", "shape"):
+            one.set_meta(key, "old")
+    before = other.load()
+    catalog.give_up(["count"], ["lines"], {("count", "kept"): 4}, {"shape": "new", "more": "value"})
+    after = catalog.load()
+    assert after.last_batches == {"read": 0, "copy": 0}
+    assert after.ends == {"kept": 4}
+    assert [segment.path for segment in after.segments] == ["b"]
+    assert after.positions == {("count", "kept"): Position(4, 4), ("copy", "kept"): Position(1, 0)}
+    keys = ("files/count/0", "files/count2/0", "finished/count", "shape", "more")
+    assert [catalog.get_meta(key) for key in keys] == [None, "old", None, "new", "value"]
+    assert other.load() == before
+    assert other.get_meta("files/count/0") == "old"
+    assert catalog.topologies() == {"words", "other"}
+    # Done again, as after a commit that nobody heard of, it is the same.
+    catalog.give_up(["count"], ["lines"], {("count", "kept"): 4}, {"shape": "new", "more": "value"})
+    assert catalog.load() == after

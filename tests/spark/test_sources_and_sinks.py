@@ -293,11 +293,26 @@ def test_rows_for_a_folder_that_executors_and_driver_do_not_share_are_not_lost(
     assert column_of(tmp_path / "out", "id") == list(range(300))
 
 
-def test_a_new_run_adds_to_a_folder_that_has_files(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
-    for _ in range(2):  # each on a state of its own, so that both count their batches from 0
-        with running(into(sinks.parquet(tmp_path / "out"), rows=300), local_host) as run:
-            assert run.wait(WAIT)
-    assert column_of(tmp_path / "out", "id") == sorted([*range(300)] * 2)
+def test_a_folder_with_rows_of_another_run_is_refused_or_added_to_by_choice(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with running(into(sinks.parquet(out), rows=300), local_host, "first") as run:
+        assert run.wait(WAIT)
+    before = sorted(path.name for path in out.rglob("*"))
+    with pytest.raises(PenstockError) as caught, running(into(sinks.parquet(out), rows=300), local_host, "second"):
+        pass
+    assert caught.value.name == "SINK_NOT_EMPTY"
+    assert str(out) in caught.value.message
+    assert sorted(path.name for path in out.rglob("*")) == before
+    # Whose rows they are goes on without a word.
+    with running(into(sinks.parquet(out), rows=500), local_host, "first") as run:
+        assert run.wait(WAIT)
+    assert column_of(out, "id") == list(range(500))
+    # Both count their batches from 0, and neither replaces what the other wrote.
+    with running(into(sinks.parquet(out, existing="append"), rows=300), local_host, "second") as run:
+        assert run.wait(WAIT)
+    assert column_of(out, "id") == sorted([*range(500), *range(300)])
 
 
 def test_the_console_shows_rows(local_host: SparkHost, running: Callable, capsys: pytest.CaptureFixture[str]) -> None:

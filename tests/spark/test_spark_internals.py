@@ -21,6 +21,7 @@ from penstock.engine.spark_internals import (
     QueryIdentity,
     SparkInternals,
     missing,
+    plan_of,
     refusal_of,
     repartition_state,
     stateful_nodes,
@@ -339,6 +340,9 @@ def test_files_are_read_where_spark_has_them(standalone_host: SparkHost, tmp_pat
     assert files.names(f"file://{tmp_path}/commits") == []
     assert files.text(f"file://{tmp_path}/offsets/7") == "v1\n{}\nübrig"
     assert files.text(f"file://{tmp_path}/offsets/8") is None
+    for _ in range(2):
+        files.delete(f"file://{tmp_path}/offsets")
+        assert files.names(f"file://{tmp_path}/offsets") == []
 
 
 def test_nobody_but_the_driver_s_jvm_calls_python_back(standalone_host: SparkHost) -> None:
@@ -352,3 +356,12 @@ def test_nobody_but_the_driver_s_jvm_calls_python_back(standalone_host: SparkHos
     assert not tell(door, call).startswith(b"!y")
     assert not tell(door, b"A\nwrong\ne\n" + call).startswith(b"!y")
     assert tell(door, f"A\n{ours}\ne\n".encode()).startswith(b"!y"), "it is the token that counts"
+
+
+def test_a_plan_as_data(standalone_host: SparkHost) -> None:
+    rows = standalone_host.spark.readStream.format("rate").load().groupBy("value").count()
+    plan = plan_of(rows)
+    assert plan is not None
+    assert [node["class"].rpartition(".")[2] for node in plan] == ["Aggregate", "StreamingRelationV2"]
+    [[grouping]] = plan[0]["groupingExpressions"]
+    assert (grouping["name"], grouping["dataType"]) == ("value", "long")

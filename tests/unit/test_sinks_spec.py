@@ -58,6 +58,7 @@ def test_no_password_is_shown(url, shown):
     "declare",
     [
         lambda: sinks.parquet(""),
+        lambda: sinks.parquet("/data/out", existing="overwrite"),
         lambda: sinks.console(rows=0),
         lambda: sinks.console(every=0),
         lambda: sinks.jdbc("postgresql://host/db", "counts"),

@@ -203,12 +203,14 @@ class Catalog:
         return self._database.run(lambda connection: connection.scalar(query))
 
     def set_meta(self, key: str, value: str) -> None:
+        self._fence.write(lambda connection: connection.execute(self._upsert_meta(key, value)))
+
+    def _upsert_meta(self, key: str, value: str) -> sa.Executable:
         row = {"topology": self._topology, "key": key, "value": value}
         statement = self._database.insert(tables.meta).values(row)
-        upsert = statement.on_conflict_do_update(
+        return statement.on_conflict_do_update(
             index_elements=["topology", "key"], set_={"value": statement.excluded.value}
         )
-        self._fence.write(lambda connection: connection.execute(upsert))
 
     # Parts of the transactions above
 
@@ -294,3 +296,49 @@ class Catalog:
         connection.execute(
             upsert, [{**start, "channel": channel, column: row} for channel, row in sorted(rows.items())]
         )
+
+    # Whose it is, and what a changed declaration gives up
+
+    def topologies(self) -> set[str]:
+        """The names of all topologies that have something in this database."""
+        table = tables.meta
+        query = sa.select(table.c.topology).distinct().where(table.c.topology != "")
+        return self._database.run(lambda connection: set(connection.scalars(query)))
+
+    def give_up(
+        self,
+        operators: Iterable[str],
+        channels: Iterable[str],
+        begin: Mapping[tuple[str, str], int],
+        meta: Mapping[str, str],
+    ) -> None:
+        """Delete what is known of operators and channels, have readers begin at a row (by operator and channel), and
+        set meta values: all of it or nothing. The files are the caller's to delete."""
+        rows = [
+            {
+                "topology": self._topology,
+                "operator": reader,
+                "channel": channel,
+                "read_rows": row,
+                "committed_rows": row,
+            }
+            for (reader, channel), row in begin.items()
+        ]
+
+        def work(connection: sa.Connection) -> None:
+            for operator in operators:
+                for table in (tables.batches, tables.positions):
+                    connection.execute(sa.delete(table).where(*self._mine(table, operator=operator)))
+                column = tables.meta.c.key
+                noted = column.startswith(f"files/{operator}/", autoescape=True) | (column == f"finished/{operator}")
+                connection.execute(sa.delete(tables.meta).where(*self._mine(tables.meta), noted))
+            for channel in channels:
+                for table in (tables.segments, tables.positions, tables.channels):
+                    connection.execute(sa.delete(table).where(*self._mine(table, channel=channel)))
+            if rows:
+                connection.execute(sa.insert(tables.positions), rows)
+            for key, value in meta.items():
+                connection.execute(self._upsert_meta(key, value))
+
+        operators, channels = list(operators), list(channels)
+        self._fence.write(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,26 @@ class SegmentStore:
             return []
         return sorted(f"{channel}/{info.base_name}" for info in found if info.type == fs.FileType.File)
 
+    def has(self, path: str) -> bool:
+        filesystem, root = self._filesystem()
+        return bool(filesystem.get_file_info(f"{root}/{path}").type == fs.FileType.File)
+
+    def channels(self) -> tuple[str, ...]:
+        """The channels that have a folder here, whether anybody knows them or not."""
+        filesystem, root = self._filesystem()
+        found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        return tuple(sorted(info.base_name for info in found if info.type == fs.FileType.Directory))
+
+    def drop(self, channel: str) -> None:
+        """Delete all segments of a channel, and its folder unless there is something else in it."""
+        filesystem, root = self._filesystem()
+        found = self.list(channel)
+        segments = [path for path in found if batch_of_name(path) is not None]
+        self.delete(segments)
+        if segments == found:
+            with suppress(FileNotFoundError):
+                filesystem.delete_dir(f"{root}/{channel}")
+
     def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader:
         filesystem, root = self._filesystem()
         if isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{path.rpartition('/')[0]}"):
@@ -157,10 +178,21 @@ class SegmentStore:
         return self._opened
 
 
+def absolute(location: str) -> str:
+    """A path from the root on; a URI as it is."""
+    return location if _URI.match(location) else str(Path(location).absolute())
+
+
+def below(location: str, name: str) -> str:
+    """A folder in a location, which is a path or a URI: what a URI asks for behind a ? stays at its end."""
+    folder, mark, query = location.partition("?") if _URI.match(location) else (location, "", "")
+    return f"{folder.rstrip('/')}/{name}{mark}{query}"
+
+
 def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the path in it, without a slash at the end."""
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri if _URI.match(uri) else str(Path(uri).absolute()))
+        filesystem, path = fs.FileSystem.from_uri(absolute(uri))
     except (OSError, pa.ArrowException) as error:
         raise PenstockError(
             "BAD_SETTING",

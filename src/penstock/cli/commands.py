@@ -64,6 +64,12 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.option("--throughput", type=float, help="Hold so many rows a second at the sinks, with the fewest machines.")
 @click.option("--machines-max", type=int, help="Scale by itself, to at most so many machines.")
 @click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
+@click.option(
+    "--forget",
+    metavar="OPERATOR",
+    multiple=True,
+    help="Give up what the state holds of an operator: what it has read, its state, rows that wait for it.",
+)
 @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting; see `penstock settings`.")
 @click.option(
     "--conf", "conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's own, as for spark-submit."
@@ -82,6 +88,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     throughput: float | None,
     machines_max: int | None,
     state: str | None,
+    forget: tuple[str, ...],
     assignments: tuple[str, ...],
     conf: tuple[str, ...],
     as_json: bool,
@@ -98,6 +105,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max, choice)
     settings = settings_for(goal, settings)
+    if forget and state is None and not settings.catalog:
+        raise PenstockError(
+            "BAD_COMMAND", "--forget needs a state: a temporary one holds nothing yet.", "Give --state as well."
+        )
     loaded = load(target)
     definition = loaded.topology.definition()
 
@@ -112,7 +123,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         lambda record: not record.pathname.endswith(("py4j/java_gateway.py", "py4j/clientserver.py"))
     )
     console = open_console()
-    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal)
+    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget)
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
         return Outcome(code, summary.as_json())

@@ -43,6 +43,8 @@ class Order:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     #: What it is to reach by itself.
     goal: Goal | None = None
+    #: Operators that are to begin anew, whatever the state holds of them.
+    forget: tuple[str, ...] = ()
 
 
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
@@ -68,6 +70,7 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             python_path=[order.loaded.folder],
             spark_conf=order.spark_conf,
             tell=screen.tell,
+            forget=order.forget,
         ) as run:
             stops.started()
             with steered(run, order.choice.kind, stops.ask, order.goal, entry) as steering:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -99,10 +99,11 @@ def run(  # noqa: PLR0913 - the options of the command line
     python_path: Sequence[str] | None = None,
     spark_conf: Mapping[str, str] | None = None,
     goal: Goal | None = None,
+    forget: Collection[str] = (),
 ) -> Handle:
     """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
     that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
-    by itself."""
+    by itself. What the state holds of operators in `forget` is given up."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
@@ -116,6 +117,7 @@ def run(  # noqa: PLR0913 - the options of the command line
                 state,
                 python_path=_own_folders() if python_path is None else python_path,
                 spark_conf=spark_conf,
+                forget=forget,
             )
         )
         handle = Handle(launched, choice.kind)

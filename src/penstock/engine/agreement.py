@@ -123,7 +123,8 @@ def _unfit(operator: Operator, what: str) -> PenstockError:
     return PenstockError(
         "STATE_DOES_NOT_FIT",
         f'The checkpoint of "{operator.name}" and the catalog are not of the same moment; rows would be lost: {what}.',
-        f"{_RESTORE} (or, on PostgreSQL, another topology name). Nothing was deleted.",
+        f"{_RESTORE} (or, on PostgreSQL, another topology name), or give up what the operator holds with "
+        f"--forget {operator.name}. Nothing was deleted.",
         operator.where,
     )
 

@@ -8,7 +8,7 @@ Leaving the block drains the topology, unless it failed, and ends every process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,8 +36,10 @@ def launch(
     python_path: Sequence[str] = (),
     spark_conf: Mapping[str, str] | None = None,
     tell: Tell = _silently,
+    forget: Collection[str] = (),
 ) -> Iterator[Run]:
-    """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped."""
+    """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped.
+    What operators in `forget` hold of an earlier run on the state is given up."""
     folder = StateFolder.hold(state)
     try:
         provider = choice.provider(len(definition.operators), settings, Path(folder.sub("cluster")))
@@ -47,7 +49,7 @@ def launch(
         tell(f"{'connecting to' if choice.kind == ATTACHED else 'starting'} {choice}")
         with host:
             tell(f"starting {len(definition.operators)} queries")
-            with Run(definition, host, folder, settings) as run:
+            with Run(definition, host, folder, settings, forget=forget) as run:
                 yield run
             tell("stopping Spark")
     finally:

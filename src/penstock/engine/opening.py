@@ -1,21 +1,35 @@
-"""What a run opens before its first query: the catalog and whether it fits, the channels, the segments."""
+"""What a run opens before its first query: the catalog, the state of an earlier run if it fits, channels, segments."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
-from penstock.channels.segments import SegmentStore
+from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
 from penstock.engine.agreement import check_agreement
+from penstock.engine.checkpoints import Checkpoints
+from penstock.engine.handing_over import (
+    batches_before,
+    check_empty,
+    check_held,
+    check_sinks,
+    hand_over,
+    read_old_state,
+    settle,
+)
 from penstock.engine.host import SparkHost
 from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.operator_frames import Environment, Published
+from penstock.engine.ownership import Owner, check_copy, check_owner, claim, owner_of
+from penstock.engine.shape import shape_of
 from penstock.engine.sink_writers import file_writer, finish_files
-from penstock.engine.state_folder import StateFolder, check_fit
+from penstock.engine.state_folder import StateFolder
 from penstock.engine.warming import clear_warming
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.store import StatisticsStore
@@ -45,6 +59,14 @@ def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: S
     return Monitor(definition, settings, run_time(), store)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What the operators share, and what became of an old state on the way there, in words."""
+
+    environment: Environment
+    told: tuple[str, ...]
+
+
 def open_environment(
     definition: TopologyDefinition,
     host: SparkHost,
@@ -52,21 +74,42 @@ def open_environment(
     settings: Settings,
     catalog: Catalog,
     published: Published,
-) -> Environment:
-    """Everything that the operators share. Refuses state that another topology wrote."""
-    check_fit(definition, catalog)
-    checkpoints = settings.checkpoints or state.sub("checkpoints")
-    check_agreement(definition.operators, catalog, checkpoints, host.spark)
-    clear_warming(checkpoints)
-    layout = channels_of(definition)
+    plans: Mapping[str, Any],
+    forget: Collection[str] = (),
+) -> Opened:
+    """Everything that the operators share. First it is found out whose the state is and whether it fits, and nothing
+    is written, swept or deleted before that is settled. `plans` are what keyed operators keep as state. What operators
+    in `forget` hold is given up."""
+    owner, is_new = owner_of(catalog, definition.name)
+    check_owner(state.path, catalog, owner, in_folder=not settings.catalog, where=definition.where)
+    outside = [owner.within(absolute(one)) for one in (settings.checkpoints, settings.segments) if one]
+    check_copy(state.path, outside, definition.where)
+    checkpoints = Checkpoints(host.spark, _place(settings.checkpoints, owner, state, "checkpoints"))
     compression = None if settings.segment_compression == "none" else settings.segment_compression
-    store = SegmentStore(settings.segments or state.sub("segments"), compression, sync=_durable(settings))
+    root = _place(settings.segments, owner, state, "segments")
+    store = SegmentStore(root, compression, sync=_durable(settings))
+    declared = shape_of(definition, plans)
+    old = read_old_state(catalog, checkpoints)
+    succession = settle(definition, old, declared, forget)
+    if is_new:
+        check_empty(definition, checkpoints)
+    check_held(definition, old, succession, checkpoints, store, catalog)
+    carried = [definition.operator(name) for name in succession.carried]
+    check_agreement(carried, catalog, checkpoints.location, host.spark)
+    check_sinks(definition, old, owner, declared)
+
+    claim(state.path, catalog, owner, outside if not settings.catalog else ())
+    for name, location in (("checkpoints", settings.checkpoints), ("segments", settings.segments)):
+        if not location:
+            state.sub(name)
+    finish_sinks(old.begun, catalog)
+    layout = channels_of(definition)
+    told = hand_over(catalog, old, succession, declared, layout, checkpoints, store)
+    clear_warming(checkpoints.location)
     readers = {name: channel.readers for name, channel in layout.items()}
     writers = {name: channel.producer for name, channel in layout.items()}
-    bound = Bound(settings.backlog_rows, settings.backlog_bytes)
-    channels = Channels(catalog, store, readers, writers, bound)
+    channels = Channels(catalog, store, readers, writers, Bound(settings.backlog_rows, settings.backlog_bytes))
     channels.sweep(startup=True)
-    finish_sinks([operator.name for operator in definition.operators], catalog)
     environment = Environment(
         definition=definition,
         spark=host.spark,
@@ -75,18 +118,27 @@ def open_environment(
         layout=layout,
         store=store,
         settings=settings,
-        checkpoints=checkpoints,
+        checkpoints=checkpoints.location,
         published=published,
+        identity=owner.identity,
+        batches_before=batches_before(catalog),
     )
     for sink in definition.sinks:
         if (writer := file_writer(sink.spec, environment.mark_of(sink))) is not None:
             writer.clear()
-    return environment
+    return Opened(environment, told)
+
+
+def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:
+    """Where segments or checkpoints are: in the state folder, which is the owner's, or in a location that the settings
+    name and others may use as well."""
+    return owner.within(location) if location else str(state.path / name)
 
 
 def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
     """A driver that died after it published a batch may not have moved the files of that batch; those of the batches
-    before it were moved. The batch may have been that of a chain, whose first operator is no sink."""
+    before it were moved. The batch may have been that of a chain, whose first operator is no sink, or of an operator
+    that is no longer declared."""
     for operator in operators:
         last = catalog.last_batch(operator)
         for batch in catalog.manifests(operator, (last or 0) - 2):

@@ -8,7 +8,7 @@ that gets a DataFrame.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,9 +27,8 @@ from penstock.engine.manifest import BatchReport
 from penstock.engine.program import FileWriter, Program, Reader, Stage
 from penstock.engine.readers import ChannelReader, FileReader, RateReader
 from penstock.engine.rehearsal import frame_of, input_groups
-from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer
+from penstock.engine.sink_writers import BatchWriter, batch_writer, file_writer, mark_of
 from penstock.engine.splitting import Spread
-from penstock.engine.state_folder import identity_of
 from penstock.engine.streams import Streams
 from penstock.errors import PenstockError
 from penstock.settings import Settings
@@ -56,6 +55,10 @@ class Environment:
     settings: Settings
     checkpoints: str
     published: Published
+    #: A few letters that no other state has.
+    identity: str = ""
+    #: How many batches operators may have had before they began anew, and counted them from 0 again.
+    batches_before: Mapping[str, int] = field(default_factory=dict)
     #: When the schedules of rate sources began, as if they had been running all along.
     schedules_began: dict[str, float] = field(default_factory=dict)
 
@@ -68,13 +71,14 @@ class Environment:
         return CheckpointLog.open(self.spark, self.checkpoint(operator))
 
     def mark_of(self, sink: Sink) -> str:
-        """What a sink writes into a place that others write to as well has this mark."""
-        return f"{identity_of(self.channels.catalog)}-{sink.name}"
+        return mark_of(self.identity, sink.name, self.batches_before.get(sink.name, 0))
 
     def file_writer(self, sink: Sink, first: Operator) -> FileWriter | None:
         """What writes a sink's files in the query of a chain that begins with `first`."""
         # Another query has written its batches before, and may again: each counts them for itself.
-        return file_writer(sink.spec, self.mark_of(sink), "" if sink.name == first.name else f".{first.name}")
+        before = self.batches_before.get(first.name, 0)
+        by = "" if sink.name == first.name else f".{first.name}{f'.{before}' if before else ''}"
+        return file_writer(sink.spec, self.mark_of(sink), by)
 
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
@@ -123,7 +127,7 @@ class FrameBuilder:
 
     def build(self) -> OperatorFrame:
         operator = self.operator
-        writer = batch_writer(operator.spec, self.environment.mark_of(operator)) if isinstance(operator, Sink) else None
+        writer = self._batch_writer(operator) if isinstance(operator, Sink) else None
         if writer is not None:
             return OperatorFrame(self._read_inputs()[0], self._feeds, batch_writer=writer)
         if isinstance(operator, Source):
@@ -163,6 +167,10 @@ class FrameBuilder:
         if index + 1 == len(self.chain):
             return None
         return self.environment.definition.inputs_of(self.chain[index + 1].name)[0].output
+
+    def _batch_writer(self, sink: Sink) -> BatchWriter | None:
+        before = self.environment.batches_before.get(sink.name, 0)
+        return batch_writer(sink.spec, self.environment.mark_of(sink), before)
 
     def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
         """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,13 @@ def under_way(catalog: Catalog) -> tuple[str, int] | None:
     text = catalog.get_meta(_UNDER_WAY)
     fields = json.loads(text) if text else None
     return (fields["operator"], fields["tasks"]) if fields else None
+
+
+def forgotten(catalog: Catalog, operators: Collection[str]) -> dict[str, str]:
+    """What is to be recorded, by key, when these operators begin anew or are gone."""
+    tasks, unfinished = recorded_tasks(catalog), under_way(catalog)
+    found = {_TASKS: json.dumps({name: count for name, count in tasks.items() if name not in operators})}
+    return found | ({_UNDER_WAY: ""} if unfinished is not None and unfinished[0] in operators else {})
 
 
 def finish(spark: SparkSession, environment: Environment, catalog: Catalog) -> str:

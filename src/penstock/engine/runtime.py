@@ -20,6 +20,7 @@ from penstock.engine.chores import Chores, Staging
 from penstock.engine.feeds import Batch, RateFeed
 from penstock.engine.host import SparkHost
 from penstock.engine.keeping import Keeper
+from penstock.engine.keyed_plans import keyed_plans
 from penstock.engine.manifest import BatchReport
 from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
@@ -55,7 +56,10 @@ class Run:
         state: StateFolder,
         settings: Settings,
         placement: Placement | None = None,
+        *,
+        forget: Collection[str] = (),
     ) -> None:
+        """What operators in `forget` hold of an earlier run is given up when it starts."""
         #: As declared, but for the tasks of operators that were repartitioned.
         self.definition = definition
         self.host = host
@@ -63,6 +67,7 @@ class Run:
         self.settings = settings
         self.arrangement = Arrangement(placement or self._dealt(), host.slots.usable)
         self._placement_given = placement is not None
+        self._forget = tuple(forget)
         self.statistics = LiveStatistics()
         self.started_at = 0.0
         self._listeners: list[Callable[[BatchReport], None]] = []
@@ -149,13 +154,18 @@ class Run:
         return self
 
     def _open(self) -> None:
-        rehearse(self.definition, self.host.spark)
+        plans = keyed_plans(self.definition, rehearse(self.definition, self.host.spark))
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
-        environment = open_environment(declared, self.host, self.state, self.settings, catalog, self._published)
+        opened = open_environment(
+            declared, self.host, self.state, self.settings, catalog, self._published, plans, self._forget
+        )
+        environment = opened.environment
         for location in (environment.checkpoints, environment.store.root):
             for_owner_only(location)
         self._monitoring = self._open_monitoring(environment)
+        for what in opened.told:
+            self.happened("notice", what)
         if what := repartition.finish(self.host.spark, environment, catalog):
             self.happened("recovery", what)
         self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))

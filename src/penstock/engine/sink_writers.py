@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
@@ -18,14 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.segments import open_filesystem
+from penstock.channels.segments import absolute, open_filesystem
 from penstock.engine.manifest import BatchReport
 from penstock.engine.program import FileWriter
 from penstock.engine.spark_internals import java_of
 from penstock.errors import PenstockError
 from penstock.sinks import ConsoleSink, FunctionSink, JdbcSink, ParquetSink
 from penstock.sinks.specs import without_secrets
-from penstock.topology.definition import SinkSpec
+from penstock.topology.definition import Sink, SinkSpec
 
 #: Readers of a folder skip what starts with an underscore: Spark, Hive, pyarrow and pandas agree on that.
 STAGING = "_staging"
@@ -35,23 +34,51 @@ class BatchWriter(Protocol):
     def write(self, frame: DataFrame, batch: int) -> None: ...
 
 
+def mark_of(identity: str, sink: str, before: int) -> str:
+    """What a sink writes into a place that others write to as well has this mark: the identity of its state, and how
+    many batches the sink may have had before it began anew and counted them from 0 again."""
+    return f"{identity}{f'x{before}' if before else ''}-{sink}"
+
+
+def _of_any_beginning(mark: str) -> str:
+    """A pattern of the marks that a sink has had, however often it began anew."""
+    identity, dash, sink = mark.partition("-")
+    return rf"{re.escape(identity.partition('x')[0])}(x\d+)?{re.escape(dash + sink)}"
+
+
+def check_folder(sink: Sink, spec: ParquetSink, identity: str) -> None:
+    """Refuse a folder that holds anything but what runs on the same state have written."""
+    filesystem, root = open_filesystem(spec.path)
+    own = re.compile(rf"part-\d+-\d+(\.\d+)?-{identity}(x\d+)?-.*\.parquet")
+    found = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    foreign = sorted(
+        one.base_name for one in found if not one.base_name.startswith(("_", ".")) and not own.fullmatch(one.base_name)
+    )
+    if foreign:
+        raise PenstockError(
+            "SINK_NOT_EMPTY",
+            f'the sink "{sink.name}" writes to {spec.path}, which holds what this state did not write ({foreign[0]}'
+            f"{f' and {len(foreign) - 1:,} more' if len(foreign) > 1 else ''}).",
+            'Give another folder, empty this one, add to it with sinks.parquet(path, existing="append"), or go on with '
+            "the --state of the run that wrote it.",
+            sink.where,
+        )
+
+
 def file_writer(spec: SinkSpec, mark: str, by: str = "") -> FileWriter | None:
     """`by` is added to the mark where another query than the sink's own writes."""
-    return ParquetWriter(_absolute(spec.path), mark, by) if isinstance(spec, ParquetSink) else None
+    return ParquetWriter(absolute(spec.path), mark, by) if isinstance(spec, ParquetSink) else None
 
 
-def batch_writer(spec: SinkSpec, mark: str = "") -> BatchWriter | None:
+def batch_writer(spec: SinkSpec, mark: str = "", before: int = 0) -> BatchWriter | None:
+    """`before` says how many batches the sink may have had before it began anew."""
     if isinstance(spec, FunctionSink):
-        return FunctionWriter(spec)
+        return FunctionWriter(spec, before)
     if isinstance(spec, ConsoleSink):
         return ConsoleWriter(spec)
     if isinstance(spec, JdbcSink):
         return JdbcWriter(spec, mark)
     return None
-
-
-def _absolute(path: str) -> str:
-    return path if ":" in path.partition("/")[0] else str(Path(path).absolute())
 
 
 @dataclass(frozen=True)
@@ -77,11 +104,10 @@ class ParquetWriter:
         while this writer's query runs only what was staged for batches before one of its own."""
         filesystem, root = open_filesystem(self.path)
         staging = pafs.FileSelector(f"{root}/{STAGING}", allow_not_found=True)
+        mark = _of_any_beginning(self.mark) if before is None else re.escape(self.mark)
         by = r"(\..*)?" if before is None else re.escape(self.by)
         for info in filesystem.get_file_info(staging):
-            staged = re.fullmatch(
-                rf"part-(\d+)-\d+(\.\d+)?-{re.escape(self.mark)}{by}", info.base_name.rpartition("-")[0]
-            )
+            staged = re.fullmatch(rf"part-(\d+)-\d+(\.\d+)?-{mark}{by}", info.base_name.rpartition("-")[0])
             if staged is not None and (before is None or int(staged[1]) < before):
                 filesystem.delete_file(info.path)
 
@@ -137,9 +163,11 @@ def _exists(filesystem: pafs.FileSystem, path: str) -> bool:
 @dataclass(frozen=True)
 class FunctionWriter:
     spec: FunctionSink
+    #: A number that the function has seen never comes again for other rows, also when the sink began anew.
+    before: int = 0
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        self.spec.function(frame, batch)
+        self.spec.function(frame, self.before + batch)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,13 @@ Written against Spark 4.3. `missing()` says what another version lacks; operator
 10. stateful_nodes(), refusal_of(): what a stream keeps in state, and whether Spark could run it, before it is started.
 11. HadoopFiles: files where Spark has its checkpoints, by any URI.
 12. active_queries(): all queries of all sessions that have not ended, in one call.
+13. plan_of(): the analysed plan of a DataFrame, as data.
 Two more are in driver_jvm.py: secrets that the driver's JVM and its callbacks are started with.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -208,9 +210,23 @@ class HadoopFiles:
             stream.close()
         return text
 
+    def delete(self, folder: str) -> None:
+        """With all that is in it; nothing to delete is fine."""
+        system, path = self._found(folder)
+        system.delete(path, True)
+
     def _found(self, location: str) -> tuple[Any, Any]:
         path = self._java.org.apache.hadoop.fs.Path(location)
         return path.getFileSystem(self._conf), path
+
+
+def plan_of(frame: DataFrame) -> list[dict[str, Any]] | None:
+    """The analysed plan, all nodes in one list, each before its children; None where a plan is not to be had."""
+    java = getattr(frame, "_jdf", None)
+    if java is None:
+        return None  # Spark Connect
+    plan: list[dict[str, Any]] = json.loads(java.queryExecution().analyzed().toJSON())
+    return plan
 
 
 def java_of(spark: SparkSession) -> Any:

@@ -30,17 +30,24 @@ __all__ = [
     "parquet",
 ]
 
+#: What a Parquet sink can do about a folder that has files of others.
+EXISTING = ("refuse", "append")
+
 
 def noop() -> NoopSink:
     """Rows are counted and forgotten: to measure a topology, not a database."""
     return NoopSink()
 
 
-def parquet(path: str | Path) -> ParquetSink:
-    """Parquet files in a folder."""
+def parquet(path: str | Path, existing: str = "refuse") -> ParquetSink:
+    """Parquet files in a folder. A run that begins on a state of its own in a folder with files of others is refused,
+    because nobody could tell their rows apart; with `existing="append"` it adds to them. A run that goes on from its
+    state goes on in its folder either way."""
     if not fspath(path):
         raise _bad_sink("the sink has an empty path.", "Give a folder.")
-    return ParquetSink(fspath(path))
+    if existing not in EXISTING:
+        raise _bad_sink(f"existing is {existing!r}.", f"It can be {' or '.join(map(repr, EXISTING))}.")
+    return ParquetSink(fspath(path), existing)
 
 
 def console(rows: int = 20, every: int = 1) -> ConsoleSink:

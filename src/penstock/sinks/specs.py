@@ -23,13 +23,15 @@ class NoopSink:
 @dataclass(frozen=True)
 class ParquetSink:
     path: str
+    #: What to do about a folder that has files of others: "refuse", or "append" to them.
+    existing: str = "refuse"
 
     @property
     def kind(self) -> str:
         return "parquet"
 
     def describe(self) -> Mapping[str, Any]:
-        return {"kind": self.kind, "path": self.path}
+        return {"kind": self.kind, "path": self.path, "existing": self.existing}
 
 
 @dataclass(frozen=True)

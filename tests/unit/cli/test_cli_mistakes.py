@@ -142,6 +142,7 @@ FILE = object()
         (["run", FILE, "--seconds", "0"], "BAD_COMMAND"),
         (["run", FILE, "--seconds", "nan"], "BAD_COMMAND"),
         (["run", FILE, "--set", "batch_rows"], "BAD_COMMAND"),
+        (["run", FILE, "--forget", "s"], "BAD_COMMAND"),
         (["run", FILE, "--set", "colour=red"], "UNKNOWN_SETTING"),
         (["run", FILE, "--set", "batch_rows=many"], "BAD_SETTING"),
         (["run", FILE, "--cores", "0"], "BAD_SETTING"),

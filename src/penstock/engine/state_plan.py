@@ -1,0 +1,204 @@
+"""What Spark keeps as state for a keyed operator's function, in words that can be compared with those of another run.
+
+Spark goes on with old state whenever the types of its columns fit: counts of windows of ten seconds become counts of
+windows of twenty. So each stateful step of the analysed plan is described by what its state means: the keys, the
+aggregates, the condition of a join, each traced back through the projections to the columns of the inputs. What comes
+before and after (filters, names of results) may change, as Spark allows, and so may the user's own code over state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Node = Mapping[str, Any]
+#: As Spark writes a tree in JSON: all nodes in one list, each before its children.
+Flat = Sequence[Node]
+
+_STREAMS = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation")
+_STATEFUL = (
+    "Aggregate",
+    "Deduplicate",
+    "DeduplicateWithinWatermark",
+    "Distinct",
+    "FlatMapGroupsInPandasWithState",
+    "FlatMapGroupsWithState",
+    "GlobalLimit",
+    "Join",
+    "TransformWithState",
+    "TransformWithStateInPandas",
+    "TransformWithStateInPySpark",
+)
+#: What differs from run to run and from machine to machine, or says nothing about the state.
+_PASSING = (
+    "class",
+    "num-children",
+    "child",
+    "children",
+    "left",
+    "right",
+    "exprId",
+    "resultId",
+    "qualifier",
+    "metadata",
+    "nullable",
+    "timeZoneId",
+    "evalContext",
+    "evalMode",
+    "hint",
+    "nonInheritableMetadataKeys",
+    "explicitMetadata",
+    "functionExpr",
+    "initialState",
+    "outputAttrs",
+    "udf",
+    "func",
+)
+
+
+def fingerprint(plan: Flat) -> list[str]:
+    """The kind of every stateful step, with a number that is another as soon as its state means something else."""
+    steps = stateful_steps(plan)
+    return [f"{step.split()[0]} {hashlib.sha256(step.encode()).hexdigest()[:16]}" for step in steps]
+
+
+def stateful_steps(plan: Flat) -> list[str]:
+    """One text for each stateful step of an analysed plan, from the result down to the inputs."""
+    tree = _Tree(plan)
+    return [tree.described(index) for index in range(len(plan)) if tree.is_stateful(index)]
+
+
+class _Tree:
+    """A plan with what its named expressions stand for."""
+
+    def __init__(self, plan: Flat) -> None:
+        self._plan = plan
+        #: Behind the last node of the tree below each node.
+        self._ends = _ends(plan)
+        #: By the id of an expression that has a name: the expression itself, or several where rows are multiplied.
+        self._meanings: dict[int, list[Flat]] = {}
+        for node in plan:
+            for flat in _expressions(node):
+                for index, one in enumerate(flat):
+                    if _name(one) == "Alias":
+                        self._meanings[one["exprId"]["id"]] = [_below(flat, index)[0]]
+            if _name(node) == "Expand":
+                for position, output in enumerate(node["output"]):
+                    variants = [projection[position] for projection in node["projections"]]
+                    self._meanings[output[0]["exprId"]["id"]] = variants
+
+    def is_stateful(self, index: int) -> bool:
+        name, children = _name(self._plan[index]), self._children(index)
+        if name not in _STATEFUL or not self._streams(index):
+            return False
+        return name != "Join" or all(self._streams(child) for child in children)
+
+    def described(self, index: int) -> str:
+        node = self._plan[index]
+        name = _name(node)
+        if name == "Aggregate":
+            keys = [self._text(flat) for flat in node["groupingExpressions"]]
+            functions = dict.fromkeys(
+                self._text(flat[at:])
+                for flat in node["aggregateExpressions"]
+                for at, one in enumerate(flat)
+                if _name(one) == "AggregateExpression"
+            )
+            return f"Aggregate by [{', '.join(keys)}] of [{', '.join(functions)}]"
+        if name.startswith("TransformWithStateIn"):
+            projected = self._plan[self._children(index)[0]].get("projectList", ())
+            keys = [self._text(flat) for flat in projected[: int(node["groupingAttributesLen"])]]
+            return f"{name} by [{', '.join(keys)}] {self._fields(node)}"
+        return f"{name} {self._fields(node)}"
+
+    def _children(self, index: int) -> list[int]:
+        children, at = [], index + 1
+        for _ in range(self._plan[index]["num-children"]):
+            children.append(at)
+            at = self._ends[at]
+        return children
+
+    def _streams(self, index: int) -> bool:
+        return any(_name(node) in _STREAMS for node in self._plan[index : self._ends[index]])
+
+    def _fields(self, node: Node) -> str:
+        shown = {
+            key: self._value(value)
+            for key, value in node.items()
+            if key not in _PASSING and value is not None and not _repeats(value)
+        }
+        return ", ".join(f"{key}={value}" for key, value in sorted(shown.items()))
+
+    def _value(self, value: Any) -> str:
+        if _is_expression(value):
+            return self._text(value)
+        if isinstance(value, list):
+            return f"[{', '.join(self._value(one) for one in value)}]"
+        return json.dumps(value, sort_keys=True)
+
+    def _text(self, flat: Flat) -> str:
+        """An expression, with names replaced by what they stand for."""
+        first = flat[0]
+        name = _name(first)
+        children = _below(flat, 0)
+        if name == "Alias":
+            return self._text(children[0])
+        if name == "AttributeReference":
+            meanings = self._meanings.get(first["exprId"]["id"])
+            if meanings is None:
+                return f"{first['name']}:{json.dumps(first['dataType'], sort_keys=True)}"
+            texts = [self._text(one) for one in meanings]
+            return texts[0] if len(set(texts)) == 1 else f"each({', '.join(texts)})"
+        inside = [self._text(one) for one in children]
+        fields = self._fields(first)
+        return f"{name}({', '.join([*inside, fields] if fields else inside)})"
+
+
+def _name(node: Node) -> str:
+    return str(node["class"]).rpartition(".")[2]
+
+
+def _repeats(value: Any) -> bool:
+    """A pair, or a list of them, repeats what the children are, with ids that differ from run to run."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, Mapping) and "product-class" in first
+
+
+def _is_expression(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping) and "num-children" in value[0]
+
+
+def _expressions(node: Node) -> Iterator[Flat]:
+    """Every expression in the fields of a node, however deep in lists."""
+
+    def inside(value: Any) -> Iterator[Flat]:
+        if _is_expression(value):
+            yield value
+        elif isinstance(value, list):
+            for one in value:
+                yield from inside(one)
+
+    for value in node.values():
+        yield from inside(value)
+
+
+def _ends(flat: Flat) -> list[int]:
+    ends = [0] * len(flat)
+    for index in range(len(flat) - 1, -1, -1):
+        at = index + 1
+        for _ in range(flat[index]["num-children"]):
+            at = ends[at]
+        ends[index] = at
+    return ends
+
+
+def _below(flat: Flat, index: int) -> list[Flat]:
+    """The children of a node of an expression, each with all that is below it."""
+    ends = _ends(flat)
+    children, at = [], index + 1
+    for _ in range(flat[index]["num-children"]):
+        children.append(flat[at : ends[at]])
+        at = ends[at]
+    return children

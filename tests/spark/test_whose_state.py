@@ -1,0 +1,206 @@
+"""Whose state it is: shared locations, another topology's folder, a declaration that changed since the state was
+written, and what is given up on purpose."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import TEST_SETTINGS
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from test_results import WAIT, written
+
+from penstock import PenstockError, Settings, Topology, sinks, sources
+from penstock.engine.host import SparkHost
+from penstock.engine.runtime import Run
+from penstock.engine.state_folder import StateFolder
+
+ROWS = 300
+Running = Callable[..., Iterator[Run]]
+APART = dataclasses.replace(TEST_SETTINGS, chaining="off")
+
+
+@contextmanager
+def held_back(topology: Topology, host: SparkHost, state: Path, settings: Settings = APART) -> Iterator[Run]:
+    """A run whose sink "out" gets nothing: what the source emits waits in front of it."""
+    folder = StateFolder.hold(str(state))
+    run = Run(topology.definition(), host, folder, settings)
+    try:
+        run.start(held=["out"])
+        yield run
+    finally:
+        run.stop(drain=False)
+        folder.release()
+
+
+def numbers_to(folder: Path, name: str = "first", rows: int = ROWS, others: Collection[str] = ()) -> Topology:
+    topology = Topology(name)
+    numbers = topology.source("numbers", sources.rate(3_000, sources.numbers(), rows=rows))
+    for sink in ("out", *others):
+        topology.sink(sink, sinks.parquet(folder / sink), inputs=[numbers])
+    return topology
+
+
+def leave_a_backlog(topology: Topology, host: SparkHost, state: Path, settings: Settings = APART) -> None:
+    with held_back(topology, host, state, settings) as run:
+        assert run.channels.wait(lambda: run.channels.end("numbers.out") == ROWS, WAIT)
+        assert run.backlog("out") == ROWS
+
+
+def ids(folder: Path) -> list[int]:
+    return sorted(row["id"] for row in written(folder))
+
+
+def test_topologies_that_share_locations_keep_what_is_theirs(
+    local_host: SparkHost, running: Running, tmp_path: Path
+) -> None:
+    shared = dataclasses.replace(APART, segments=str(tmp_path / "seg"), checkpoints=str(tmp_path / "check"))
+    first = numbers_to(tmp_path / "one")
+    leave_a_backlog(first, local_host, tmp_path / "a", shared)
+    # The same operators and channels: under another name, and under the same name on another state.
+    for index, name in enumerate(["second", "first"]):
+        with running(numbers_to(tmp_path / f"other-{index}", name), local_host, f"b-{index}", shared) as run:
+            assert run.wait(WAIT)
+        assert ids(tmp_path / f"other-{index}" / "out") == list(range(ROWS))
+    with running(first, local_host, "a", shared) as run:
+        assert run.wait(WAIT)
+    assert ids(tmp_path / "one" / "out") == list(range(ROWS)), "what waited for it was still there"
+
+
+def test_another_topology_is_refused_and_the_backlog_stays(
+    local_host: SparkHost, running: Running, tmp_path: Path
+) -> None:
+    first = numbers_to(tmp_path)
+    leave_a_backlog(first, local_host, tmp_path / "kept")
+    before = sorted(str(path) for path in (tmp_path / "kept").rglob("*.arrow"))
+    with (
+        pytest.raises(PenstockError) as caught,
+        running(numbers_to(tmp_path / "other", "second"), local_host, "kept", APART),
+    ):
+        pass
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+    assert "first" in caught.value.message
+    assert sorted(str(path) for path in (tmp_path / "kept").rglob("*.arrow")) == before
+    with running(first, local_host, "kept", APART) as run:
+        assert run.wait(WAIT)
+    assert ids(tmp_path / "out") == list(range(ROWS))
+
+
+def test_an_operator_that_was_removed_and_added_again_runs(
+    local_host: SparkHost, running: Running, tmp_path: Path
+) -> None:
+    for index, others in enumerate([["late"], [], ["late"]]):
+        topology = numbers_to(tmp_path, rows=(index + 1) * ROWS, others=others)
+        with running(topology, local_host, "kept") as run:
+            assert run.wait(WAIT)
+        left = {path.name for path in (tmp_path / "kept" / "checkpoints").iterdir()}
+        assert ("late" in left) == ("late" in others), "what a removed operator left goes"
+    assert ids(tmp_path / "out") == list(range(3 * ROWS))
+    away = range(ROWS, 2 * ROWS)
+    assert ids(tmp_path / "late") == [number for number in range(3 * ROWS) if number not in away]
+
+
+def test_removing_an_operator_that_rows_wait_for_is_refused_until_they_are_given_up(
+    local_host: SparkHost, tmp_path: Path
+) -> None:
+    leave_a_backlog(numbers_to(tmp_path, others=["other"]), local_host, tmp_path / "kept")
+    without = numbers_to(tmp_path, others=["other"]).definition()
+    without = dataclasses.replace(
+        without,
+        operators=tuple(one for one in without.operators if one.name != "out"),
+        streams=tuple(one for one in without.streams if one.consumer != "out"),
+    )
+    folder = StateFolder.hold(str(tmp_path / "kept"))
+    try:
+        with pytest.raises(PenstockError) as caught, Run(without, local_host, folder, APART):
+            pass
+        assert caught.value.name == "STATE_DOES_NOT_FIT"
+        assert f"{ROWS} rows" in caught.value.message
+        assert "--forget out" in caught.value.hint
+        with Run(without, local_host, folder, APART, forget=["out"]) as run:
+            assert run.wait(WAIT)
+            known = run.catalog.load()
+            assert {reader for reader, _ in known.positions} == {"other"}
+            assert set(known.last_batches) == {"numbers", "other"}
+    finally:
+        folder.release()
+    assert ids(tmp_path / "other") == list(range(ROWS))
+
+
+def per_word(frame: DataFrame) -> DataFrame:
+    return frame.groupBy("key").agg(F.count("*").alias("n"))
+
+
+def in_windows(length: str) -> Callable[[DataFrame], DataFrame]:
+    def windows(frame: DataFrame) -> DataFrame:
+        counted = frame.withWatermark("at", "30 seconds").groupBy(F.window("at", length), "key")
+        return counted.agg(F.count("*").alias("n")).select("key", "n")
+
+    return windows
+
+
+def counting(
+    folder: Path, function: Callable[[DataFrame], DataFrame], rows: int, tasks: int = 2, instances: int = 1
+) -> Topology:
+    topology = Topology("counting")
+    events = topology.source("events", sources.rate(3_000, sources.events(keys=3, seed=1), rows=rows))
+    counts = topology.keyed(
+        "count", function, inputs=[events], key="key", schema="key string, n long", tasks=tasks, instances=instances
+    )
+    topology.sink("out", sinks.parquet(folder / "out"), inputs=[counts])
+    return topology
+
+
+@pytest.fixture
+def starting(local_host: SparkHost, tmp_path: Path) -> Callable[..., None]:
+    """Run a topology on the state "kept" until it ends."""
+
+    def start(topology: Topology, forget: Collection[str] = ()) -> None:
+        folder = StateFolder.hold(str(tmp_path / "kept"))
+        try:
+            with Run(topology.definition(), local_host, folder, TEST_SETTINGS, forget=forget) as run:
+                assert run.wait(WAIT)
+        finally:
+            folder.release()
+
+    return start
+
+
+def refused(starting: Callable[..., None], topology: Topology) -> PenstockError:
+    with pytest.raises(PenstockError) as caught:
+        starting(topology)
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+    return caught.value
+
+
+def test_state_that_is_given_up_begins_anew_and_the_rest_goes_on(starting: Callable[..., None], tmp_path: Path) -> None:
+    starting(counting(tmp_path, per_word, ROWS))
+    before = Counter((row["key"], row["n"]) for row in written(tmp_path / "out"))
+    changed = counting(tmp_path, per_word, 2 * ROWS, tasks=3)
+    error = refused(starting, changed)
+    assert '"count"' in error.message
+    assert "--forget count" in error.hint
+    # The sink too: it counts its batches from 0 again, and must not write over the files it has.
+    starting(changed, forget=["count", "out"])
+    after = Counter((row["key"], row["n"]) for row in written(tmp_path / "out"))
+    assert not before - after, "what the sink had written is still there"
+    last: dict[str, int] = {}
+    for row in (after - before).elements():
+        last[row[0]] = max(last.get(row[0], 0), row[1])
+    assert sum(last.values()) == ROWS, "it counts what came since, from 0"
+
+
+def test_a_keyed_function_that_changed_is_refused_and_one_that_did_not_is_not(
+    starting: Callable[..., None], tmp_path: Path
+) -> None:
+    starting(counting(tmp_path, in_windows("10 seconds"), ROWS))
+    error = refused(starting, counting(tmp_path, in_windows("20 seconds"), 2 * ROWS))
+    assert '"count"' in error.message
+    assert "--forget count" in error.hint
+    # Written anew, with other instances: the same.
+    starting(counting(tmp_path, in_windows("10 seconds"), 2 * ROWS, instances=2))
