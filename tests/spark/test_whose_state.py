@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from conftest import TEST_SETTINGS
 from pyspark.sql import DataFrame
@@ -204,3 +205,31 @@ def test_a_keyed_function_that_changed_is_refused_and_one_that_did_not_is_not(
     assert "--forget count" in error.hint
     # Written anew, with other instances: the same.
     starting(counting(tmp_path, in_windows("10 seconds"), 2 * ROWS, instances=2))
+
+
+def narrow(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select(["id"])
+
+
+def wide(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([batch.column("id"), batch.column("id")], names=["id", "again"])
+
+
+def per_id(frame: DataFrame) -> DataFrame:
+    return frame.groupBy((F.col("id") % 2).alias("id")).agg(F.count("*").alias("n"))
+
+
+def test_another_schema_goes_on_once_the_rows_of_the_old_one_are_read(
+    local_host: SparkHost, running: Running, tmp_path: Path
+) -> None:
+    for index, (function, schema) in enumerate([(narrow, "id long"), (wide, "id long, again long")]):
+        topology = Topology("schema")
+        numbers = topology.source("numbers", sources.rate(3_000, sources.numbers(), rows=(index + 1) * ROWS))
+        mapped = topology.map("mapped", function, inputs=[numbers], schema=schema)
+        topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[mapped])
+        counts = topology.keyed("count", per_id, inputs=[mapped], key="id", schema="id long, n long", tasks=2)
+        topology.sink("counts", sinks.parquet(tmp_path / "counts"), inputs=[counts])
+        with running(topology, local_host, "kept", APART) as run:
+            assert run.wait(WAIT)
+    assert ids(tmp_path / "out") == list(range(2 * ROWS))
+    assert max(row["n"] for row in written(tmp_path / "counts")) == ROWS, "it counted on"
