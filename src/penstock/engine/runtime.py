@@ -212,7 +212,7 @@ class Run:
             )
         self.statistics.keep(operator, account.kept, account.late_rows)
         if account.late_rows and self.settings.monitoring == "on":
-            self.monitor.dropped(operator, account.late_rows, time.time())
+            self.monitor.dropped(operator, account.late_rows, run_time())
 
     def left_inside(self) -> dict[str, int]:
         """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
