@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
 
 #: Shut doors answer at once, so waiting costs nothing but where somebody waits for more.
-SECONDS = 10.0
+SECONDS = 5.0
 MOST_REDIRECTIONS = 5
 LOCATION = re.compile(rb"\r\nLocation: (?:http://[^/]+)?(/\S*)")
 #: Pages that show something, of Spark's master, worker, driver and history, of REST submission, and of Penstock.
@@ -115,6 +115,15 @@ def doors(processes: list[psutil.Process]) -> list[Door]:
     return sorted(found, key=str)
 
 
+def command_lines(processes: list[psutil.Process]) -> list[str]:
+    """What every user can read about these, of those that are still there."""
+    lines = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
 def sockets(processes: list[psutil.Process]) -> set[str]:
     """The paths of all Unix sockets that these have."""
     found = set()
@@ -174,6 +183,43 @@ def spark_messages() -> Iterator[bytes]:
 
 def _framed(kind: int, body: bytes) -> bytes:
     return struct.pack(">qb", 9 + len(body), kind) + body
+
+
+@dataclass
+class Tried:
+    """What a stranger heard at a door, and what was let through."""
+
+    heard: list[bytes]
+    let_through: list[tuple[str, str, bytes]]
+
+
+#: What a page answers to those who may not: 400 and 405 come before it is known who asks. None: it is no page.
+REFUSED = {None, 400, 401, 403, 405}
+#: What Spark answers to those who may ask: a block, a result, a file.
+SERVED = {1, 4, 7}
+
+
+def try_everything_at(door: Door, names: Mapping[str, str]) -> Tried:
+    """Everything above, as somebody without any secret. What is no web page at its first address is none at others."""
+    tried = Tried([], [])
+
+    def note(what: str, answer: bytes, wrong: bool) -> None:
+        tried.heard.append(answer)
+        if wrong:
+            tried.let_through.append((str(door), what, answer[:200]))
+
+    is_web = status_of(_asked(door, "GET", "/", "")) is not None
+    for method, path in [*(("GET", page) for page in READ), *CHANGE] if is_web else [("GET", "/")]:
+        for answer in web(door, method, path.format(**names)):
+            last = not LOCATION.search(answer)
+            note(f"{method} {path}", answer, last and status_of(answer) not in REFUSED)
+    for command in PY4J:
+        answer = tell(door, command.encode())
+        note(command, answer, answer.startswith(b"!y"))
+    for message in spark_messages():
+        answer = tell(door, message)
+        note(repr(message), answer, kind_of(answer) in SERVED)
+    return tried
 
 
 def kind_of(answer: bytes) -> int | None:
