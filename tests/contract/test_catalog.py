@@ -130,6 +130,17 @@ def test_meta(catalog: Catalog) -> None:
     assert catalog.get_meta("fingerprint") == "two"
 
 
+def test_many_values_at_once(catalog: Catalog) -> None:
+    catalog.change_metas({f"list/a_b/{number}": str(number) for number in range(1_200)})
+    catalog.change_metas({"list/axb/1": "another list", "list/a_b": "no list"})
+    assert catalog.metas("list/a_b/") == {str(number): str(number) for number in range(1_200)}
+    gone = [f"list/a_b/{number}" for number in range(2, 1_200)]
+    catalog.change_metas({"list/a_b/0": "zero", "list/a_b/new": "one"}, gone)
+    assert catalog.metas("list/a_b/") == {"0": "zero", "1": "1", "new": "one"}
+    catalog.change_metas({})
+    assert catalog.get_meta("list/axb/1") == "another list"
+
+
 def test_topologies_do_not_see_each_other(open_catalog: Open) -> None:
     one, two = open_catalog("one"), open_catalog("two")
     for catalog in (one, two):

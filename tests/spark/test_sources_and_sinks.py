@@ -98,6 +98,30 @@ def test_a_source_that_follows_reads_files_that_come_later(
     assert column_of(tmp_path / "out", "id") == list(range(150))
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_large_file_is_read_in_parts_over_a_restart(
+    format: str, local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    rows = 900_000
+    table = pa.Table.from_batches([sources.numbers().rows(0, rows)])
+    if format == "csv":
+        pv.write_csv(table, tmp_path / "in" / "large.csv")
+    else:
+        pq.write_table(table, tmp_path / "in" / "large.parquet", row_group_size=50_000, use_dictionary=False)
+    settings = replace(TEST_SETTINGS, batch_bytes=5 << 20)
+    topology = reading(tmp_path, format, follow=False)
+    with running(topology, local_host, "state", settings) as run:
+        until(run, lambda: run.statistics.totals("files")[0] > 0)
+        assert run.stop()
+    with running(topology, local_host, "state", settings) as run:
+        assert run.wait(WAIT)
+        batches = run.catalog.last_batch("files")
+    assert batches is not None
+    assert batches >= 1, "one file, several batches"
+    assert column_of(tmp_path / "out", "id") == list(range(rows))
+
+
 def test_a_folder_that_is_not_there(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     with pytest.raises(PenstockError) as caught, running(reading(tmp_path, "json", follow=False), local_host):
         pass

@@ -342,3 +342,33 @@ class Catalog:
 
         operators, channels = list(operators), list(channels)
         self._fence.write(work)
+
+    # Many values at once, for those who keep lists here
+
+    def metas(self, prefix: str) -> dict[str, str]:
+        """All values whose key begins so, by the rest of their keys."""
+        table = tables.meta
+        query = sa.select(table.c.key, table.c.value).where(
+            *self._mine(table), sa.func.substr(table.c.key, 1, len(prefix)) == prefix
+        )
+        return self._database.run(
+            lambda connection: {key[len(prefix) :]: value for key, value in connection.execute(query)}
+        )
+
+    def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
+        """Write some values and delete others, in one transaction."""
+        table = tables.meta
+        statement = self._database.insert(table)
+        upsert = statement.on_conflict_do_update(
+            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
+        )
+        rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
+
+        def work(connection: sa.Connection) -> None:
+            if rows:
+                connection.execute(upsert, rows)
+            for start in range(0, len(gone), _VALUES_A_STATEMENT):
+                some = table.c.key.in_(gone[start : start + _VALUES_A_STATEMENT])
+                connection.execute(sa.delete(table).where(*self._mine(table), some))
+
+        self._fence.write(work)

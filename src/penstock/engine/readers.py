@@ -14,6 +14,7 @@ from penstock.engine.program import BadRow, Portion
 from penstock.engine.splitting import Descriptor, Piece, Spread, cuts, runs
 from penstock.errors import PenstockError
 from penstock.sources.content import Content
+from penstock.sources.file_bytes import Part
 from penstock.sources.mistakes import bad_source
 from penstock.sources.reading import read_rows
 from penstock.sources.specs import FileSource
@@ -106,16 +107,17 @@ class RateReader:
 
 @dataclass(frozen=True)
 class FileReader:
-    """Whole files, dealt to the instances."""
+    """Files and parts of files, dealt to the instances."""
 
     spec: FileSource
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
-        files: list[tuple[str, int]] = (descriptor.load or {})["files"]
-        parts = runs([size for _, size in files], [1] * descriptor.instances)
+        #: Path, bytes, and from where to where.
+        files: list[tuple[str, int, int, int | None]] = (descriptor.load or {})["files"]
+        parts = runs([size for _, size, _, _ in files], [1] * descriptor.instances)
         refuse: Sequence[BadRow | None] = bad_rows or [None] * len(parts)
         return [
-            self._rows([files[index][0] for index in part], bad_row)
+            self._rows([(files[index][0], Part(*files[index][2:])) for index in part], bad_row)
             for part, bad_row in zip(parts, refuse, strict=True)
         ]
 
@@ -123,19 +125,20 @@ class FileReader:
         born_from, born_to = (descriptor.load or {})["born"]
         return born_from, born_to
 
-    def _rows(self, files: Sequence[str], bad_row: BadRow | None) -> Iterator[Portion]:
+    def _rows(self, files: Sequence[tuple[str, Part]], bad_row: BadRow | None) -> Iterator[Portion]:
         spec = self.spec
         filesystem, _ = open_filesystem(spec.path)
-        for path in files:
+        for path, part in files:
             try:
-                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row):
+                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row, part):
                     yield None, batch
             except (OSError, pa.ArrowException, PenstockError) as error:
                 if _may_pass(error):
                     raise  # so that Spark tries again; nothing of this attempt is kept
                 why = error.message if isinstance(error, PenstockError) else str(error)
                 if bad_row is not None:
-                    bad_row(path, f"the file cannot be read (further): {why}")  # as one row, so that others go on
+                    # As one row, so that others go on.
+                    bad_row(path, f"the file cannot be read (further{_within(part)}): {why}")
                 elif isinstance(error, PenstockError):
                     raise
                 else:
@@ -149,3 +152,8 @@ def _may_pass(error: Exception) -> bool:
     """Whether this tells of the computer or the network, and not of what is in the file."""
     unreadable = isinstance(error, PenstockError) and error.name == "FILE_UNREADABLE"
     return unreadable or isinstance(error, MemoryError | pa.ArrowCancelled)
+
+
+def _within(part: Part) -> str:
+    """Parts behind this one are read nevertheless."""
+    return "" if part.stop is None else f", up to {part.stop}"

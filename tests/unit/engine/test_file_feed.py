@@ -1,41 +1,424 @@
-"""The files of a file source are read in the order that the catalog has listed."""
+"""Files of a source: large ones in parts that can be replayed, and a list of them that does not grow for ever."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
 import pytest
 
-from penstock import PenstockError, Topology, sinks, sources
+from penstock import sources
 from penstock.channels.catalog import Catalog
+from penstock.clock import run_time
 from penstock.cluster.model import Slot
 from penstock.engine.feeds import Seats
 from penstock.engine.file_feed import FileFeed
-from penstock.engine.splitting import Bundle
-from penstock.sources.specs import FileSource
-from penstock.topology.definition import Source
+from penstock.engine.readers import FileReader
+from penstock.engine.splitting import Bundle, Descriptor
+from penstock.errors import PenstockError
+
+SCHEMA = "n long, text string"
+ADMITTED = 5 << 20
+ROWS = 300_000  # of about 100 bytes
 
 
-def feed(folder: Path) -> FileFeed:
-    topology = Topology("files")
-    rows = topology.source("rows", sources.files(folder, format="json", schema="id long"))
-    topology.sink("out", sinks.noop(), inputs=[rows])
-    [source] = topology.definition().sources
-    assert isinstance(source, Source)
-    assert isinstance(source.spec, FileSource)
-    gate: Any = SimpleNamespace(add=lambda feed: None)
-    seats = Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None)
-    return FileFeed(source, source.spec, Catalog.open("sqlite://", "files"), gate, seats)
+@pytest.fixture
+def catalog(tmp_path: Path):
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", "t")
+    yield catalog
+    catalog.close()
+
+
+@dataclass
+class Stream:
+    """A file source as Spark drives it."""
+
+    folder: Path
+    catalog: Catalog
+    format: str = "json"
+    admitted: int = ADMITTED
+    instances: tuple[int, ...] = (1,)
+    follow: bool = False
+    clock: Callable[[], float] = run_time
+
+    def __post_init__(self) -> None:
+        self.spec = sources.files(self.folder, format=self.format, schema=SCHEMA, follow=self.follow)
+        bundles = [Bundle(Slot("a", index), count) for index, count in enumerate(self.instances)]
+        gate: Any = SimpleNamespace(
+            add=lambda feed: None, admits=lambda feed: min(self.admitted, feed.available()), closed=False
+        )
+        operator: Any = SimpleNamespace(name="files", where=None)
+        seats = Seats(lambda: bundles, lambda slot: None)
+        self.feed = FileFeed(operator, self.spec, self.catalog, gate, seats, self.clock)
+
+    def shares(self, start: str | None, end: str) -> list[Descriptor]:
+        return [Descriptor.parse(text) for text, _ in self.feed.partitions(start, end)]
+
+    def rows(self, start: str | None, end: str) -> list[int]:
+        """Of one micro-batch, in the order in which they are published."""
+        numbers = []
+        for share in self.shares(start, end):
+            for portions in FileReader(self.spec).read(share, None):
+                numbers += [n for _, batch in portions for n in batch.column("n").to_pylist()]
+        return numbers
+
+    def run(self, start: str | None = None) -> list[tuple[str | None, str, list[int]]]:
+        """Batches until nothing is left: start, end and rows of each."""
+        batches = []
+        while (end := self.feed.latest()) is not None and end != start:
+            batches.append((start, end, self.rows(start, end)))
+            self.feed.committed(end)
+            start = end
+        return batches
+
+
+def write(path: Path, rows: int = ROWS, first: int = 0) -> None:
+    numbers = range(first, first + rows)
+    table = pa.table({"n": numbers, "text": [f'{n} says "{n * 7919}",\n' + "x" * 70 for n in numbers]})
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=max(rows // 20, 1), compression="none", use_dictionary=False)
+    elif path.suffix == ".csv":
+        pv.write_csv(table, path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A large file of each format between two small ones."""
+    folder = tmp_path_factory.mktemp("large")
+    for format in ("json", "csv", "parquet"):
+        (folder / format).mkdir()
+        write(folder / format / f"a.{format}", 10)
+        write(folder / format / f"b.{format}", ROWS, 10)
+        write(folder / format / f"c.{format}", 10, ROWS + 10)
+    return folder
+
+
+@pytest.mark.parametrize("instances", [(1,), (2, 1)])
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_a_large_file_is_read_in_parts(format: str, instances: tuple[int, ...], large: Path, catalog: Catalog) -> None:
+    stream = Stream(large / format, catalog, format, instances=instances)
+    largest = max(path.stat().st_size for path in (large / format).iterdir())
+    batches = stream.run()
+    assert len(batches) > 4
+    assert [n for _, _, rows in batches for n in rows] == list(range(ROWS + 20))
+    assert max(len(rows) for _, _, rows in batches) < ROWS * ADMITTED / largest * 1.5
+    assert stream.feed.drained
+    assert stream.feed.available() == 0
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_a_part_that_is_replayed_has_the_same_rows(format: str, large: Path, catalog: Catalog) -> None:
+    batches = Stream(large / format, catalog, format).run()
+    for index in (0, 1, 3):
+        start, end, rows = batches[index]
+        # After a restart: another driver, with other instances, that is told only where the batch begins and ends.
+        again = Stream(large / format, catalog, format, instances=(3, 2))
+        assert again.rows(start, end) == rows
+        assert again.feed.told == {"0": json.loads(end)}
+        later = again.run(end)
+        assert [n for _, _, rows in later for n in rows] == [n for _, _, rows in batches[index + 1 :] for n in rows]
+        assert again.feed.latest() == batches[-1][1], "the end of everything is the same text"
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_all_instances_share_one_large_file(format: str, large: Path, catalog: Catalog) -> None:
+    stream = Stream(large / format, catalog, format, admitted=200 << 20, instances=(2, 2))
+    [(start, end, rows)] = stream.run()
+    assert rows == list(range(ROWS + 20))
+    assert len(stream.shares(start, end)) == 2
+    sizes = [sum(size for _, size, *_ in share.load["files"]) for share in stream.shares(start, end) if share.load]
+    assert max(sizes) < 0.7 * sum(sizes)
+
+
+def test_small_files_are_never_cut(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "in").mkdir()
+    for name in "abcd":
+        write(tmp_path / "in" / f"{name}.json", 100)
+    batches = Stream(tmp_path / "in", catalog, admitted=1).run()
+    assert [end for _, end, _ in batches] == ["1", "2", "3", "4"]
+
+
+def test_compressed_text_is_read_whole(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "rows.json", 200_000)
+    data = (tmp_path / "rows.json").read_bytes()
+    (tmp_path / "in" / "rows.json.gz").write_bytes(gzip.compress(data, compresslevel=0))
+    [(_, end, rows)] = Stream(tmp_path / "in", catalog, admitted=1).run()
+    assert (end, len(rows)) == ("1", 200_000)
+
+
+def test_a_file_that_cannot_be_cut_is_left_to_its_reader(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.parquet").write_bytes(b"no Parquet" * 2_000_000)
+    stream = Stream(tmp_path / "in", catalog, "parquet", admitted=1)
+    assert stream.feed.latest() == "1"
+    with pytest.raises(PenstockError, match="cannot be read as Parquet"):
+        stream.run()
+
+
+def test_the_line_of_a_bad_row_is_that_in_the_file(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"n": n, "text": "x" * 100}) for n in range(150_000)]
+    lines[140_000] = "bad"
+    (tmp_path / "in" / "rows.json").write_text("\n".join(lines))
+    with pytest.raises(PenstockError, match="line 140001 of "):
+        Stream(tmp_path / "in", catalog).run()
+
+
+# The list of files
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Counted:
+    """A catalog that counts what is asked of it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.calls = 0
+        self.rows = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._catalog, name)
+
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            if name == "change_metas":
+                self.rows += sum(len(argument) for argument in arguments)
+            return method(*arguments)
+
+        return call
+
+
+def followed(folder: Path, catalog: Any, clock: Clock) -> Stream:
+    folder.mkdir(exist_ok=True)
+    return Stream(folder, catalog, follow=True, clock=clock, admitted=1 << 30)
+
+
+def arrive(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / name).write_text('{"n": 1}\n')
+
+
+class Day:
+    """A folder into which so many files come in an hour, and are deleted in the next."""
+
+    def __init__(self, folder: Path, catalog: Catalog, a_look: int) -> None:
+        self.clock, self.counted = Clock(), Counted(catalog)
+        self.stream = followed(folder, self.counted, self.clock)
+        self.folder, self.a_look = folder, a_look
+        self.end: str | None = None
+        self.hour = 0
+
+    def go_on(self, hours: int) -> None:
+        for _ in range(hours):
+            names = [f"{self.hour}-{index}.json" for index in range(self.a_look)]
+            arrive(self.folder, names)
+            for old in self.folder.glob(f"{self.hour - 1}-*"):
+                old.unlink()
+            self.hour += 1
+            self.clock.now += 3_600
+            self.stream.feed.look()
+            latest = self.stream.feed.latest()
+            assert latest is not None
+            assert len(self.stream.shares(self.end, latest)) == 1
+            self.stream.feed.committed(latest)
+            self.end = latest
+
+    def cost(self) -> tuple[int, int, int, int]:
+        """Statements and rows written in an hour; rows in the catalog, and files known in memory, after it."""
+        self.counted.calls = self.counted.rows = 0
+        self.go_on(1)
+        kept = len(self.counted._catalog.metas("files/files/at:"))
+        return self.counted.calls, self.counted.rows, kept, len(self.stream.feed._list)
+
+
+def test_what_a_folder_costs_does_not_grow_with_the_files_that_were_ever_in_it(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    day = Day(tmp_path / "in", catalog, a_look=50)
+    day.go_on(5)
+    early = day.cost()
+    day.go_on(40)
+    assert day.cost() == early
+    assert early[2] <= 4 * 50, "those that are there, and those that went a while ago"
+    assert len(day.stream.feed._list._files) <= 4 * 50
+
+
+def test_a_million_files_seen_cost_no_more_than_none(tmp_path: Path, catalog: Catalog) -> None:
+    day = Day(tmp_path / "new", catalog, a_look=50)
+    day.go_on(4)
+    seen = Catalog.open(f"sqlite:///{tmp_path}/seen.sqlite", "t")
+    seen.set_meta("files/files/next", "1000000")
+    old = Day(tmp_path / "old", seen, a_look=50)
+    old.end = "1000000"
+    old.stream.feed.seek(old.end)
+    old.go_on(4)
+    assert old.cost() == day.cost()
+    seen.close()
+
+
+def test_a_file_is_new_whatever_its_time_of_modification(tmp_path: Path, catalog: Catalog) -> None:
+    clock = Clock()
+    stream = followed(tmp_path / "in", catalog, clock)
+    arrive(tmp_path / "in", ["new.json"])
+    clock.now += 2
+    stream.feed.look()
+    arrive(tmp_path / "in", ["moved-here.json"])
+    os.utime(tmp_path / "in" / "moved-here.json", (0, 0))
+    clock.now += 2
+    stream.feed.look()
+    assert stream.rows(None, "2") == [1, 1]
+
+
+def test_a_file_that_is_away_for_a_while_is_the_same_when_it_is_back(tmp_path: Path, catalog: Catalog) -> None:
+    clock = Clock()
+    stream = followed(tmp_path / "in", catalog, clock)
+    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
+    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
+        clock.now += 10
+        stream.feed.look()
+        stream.shares(start, end)
+        stream.feed.committed(end)
+    (tmp_path / "in" / "a.json").rename(tmp_path / "a.json")
+    for _ in range(2):
+        clock.now += 1_700
+        stream.feed.look()
+    (tmp_path / "a.json").rename(tmp_path / "in" / "a.json")
+    clock.now += 10
+    stream.feed.look()
+    assert stream.feed.available() == 0, "it was not forgotten yet"
+    (tmp_path / "in" / "a.json").unlink()
+    for _ in range(2):
+        clock.now += 3_601
+        stream.feed.look()
+    arrive(tmp_path / "in", ["a.json"])
+    clock.now += 10
+    stream.feed.look()
+    assert stream.rows("3", "4") == [1], "after an hour it is another file of that name"
+
+
+def test_an_empty_folder_forgets_nothing(tmp_path: Path, catalog: Catalog) -> None:
+    """It may be a network drive that is away, and all files would be read again when it is back."""
+    clock = Clock()
+    stream = followed(tmp_path / "in", catalog, clock)
+    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
+    clock.now += 10
+    stream.feed.look()
+    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
+        stream.shares(start, end)
+        stream.feed.committed(end)
+    (tmp_path / "in").rename(tmp_path / "away")
+    (tmp_path / "in").mkdir()
+    for _ in range(5):
+        clock.now += 10_000
+        stream.feed.look()
+    (tmp_path / "in").rmdir()
+    (tmp_path / "away").rename(tmp_path / "in")
+    clock.now += 10
+    stream.feed.look()
+    assert stream.feed.available() == 0
+
+
+def test_the_last_batch_can_be_shown_again_when_its_files_are_long_gone(tmp_path: Path, catalog: Catalog) -> None:
+    """As Spark does after a restart, only to say where it stood."""
+    clock = Clock()
+    stream = followed(tmp_path / "in", catalog, clock)
+    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
+    clock.now += 10
+    stream.feed.look()
+    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
+        stream.shares(start, end)
+        stream.feed.committed(end)
+    for name in ("a.json", "b.json", "c.json"):
+        (tmp_path / "in" / name).unlink()
+    arrive(tmp_path / "in", ["d.json"])
+    for _ in range(3):
+        clock.now += 3_601
+        stream.feed.look()
+    assert sorted(catalog.metas("files/files/at:")) == [
+        str(tmp_path / "in" / name) for name in ("b.json", "c.json", "d.json")
+    ]
+    again = followed(tmp_path / "in", catalog, clock)
+    assert len(again.shares("2", "3")) == 1
+    assert again.rows("3", "4") == [1]
+    with pytest.raises(PenstockError) as error:
+        again.shares("0", "3")
+    assert error.value.name == "STATE_DOES_NOT_FIT"
+    with pytest.raises(PenstockError) as error:
+        again.feed.seek("[4, 100]")
+    assert error.value.name == "CATALOG_WENT_BACK"
+
+
+def test_files_are_forgotten_also_by_a_source_that_only_ever_looks_once(tmp_path: Path, catalog: Catalog) -> None:
+    """One that does not follow, started every night."""
+    clock, start, end = Clock(), None, None
+    (tmp_path / "in").mkdir()
+    kept = []
+    for night in range(8):
+        for old in (tmp_path / "in").iterdir():
+            old.unlink()
+        arrive(tmp_path / "in", [f"{night}-{index}.json" for index in range(10)])
+        clock.now += 86_400
+        stream = Stream(tmp_path / "in", catalog, clock=clock, admitted=1 << 30)
+        if end is not None:
+            stream.shares(start, end)  # as Spark does: the last batch again, and then the next
+        [(start, end, rows)] = stream.run(end)
+        assert len(rows) == 10
+        kept.append(len(catalog.metas("files/files/at:")))
+    assert max(kept) == kept[-1] <= 50, kept
 
 
 def test_more_files_counted_than_listed_are_refused(tmp_path: Path) -> None:
     """The list is of an older catalog: a file that comes into the place of a missing one would never be read."""
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.json").write_text("{}\n")
-    assert len(feed(tmp_path).partitions("0", "2")) == 1
-    for ask in (lambda one: one.partitions("1", "3"), lambda one: one.seek("3")):
+    (tmp_path / "in").mkdir()
+    arrive(tmp_path / "in", ["a.json", "b.json"])
+    assert len(Stream(tmp_path / "in", Catalog.open("sqlite://", "files")).shares("0", "2")) == 1
+    for ask in (lambda one: one.partitions("1", "3"), lambda one: one.seek("3"), lambda one: one.seek("[2, 7]")):
         with pytest.raises(PenstockError) as caught:
-            ask(feed(tmp_path))
+            ask(Stream(tmp_path / "in", Catalog.open("sqlite://", "files")).feed)
         assert caught.value.name == "CATALOG_WENT_BACK"
+
+
+def test_a_list_of_an_older_penstock_is_taken_over(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "in").mkdir()
+    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
+    for part, name in enumerate(["b.json", "a.json"]):
+        catalog.set_meta(f"files/files/{part}", json.dumps([[str(tmp_path / "in" / name), 9, 5.0]]))
+    catalog.set_meta("files/files/parts", "2")
+    stream = Stream(tmp_path / "in", catalog)
+    [share] = stream.shares("1", "3")
+    assert share.load is not None
+    assert [Path(path).name for path, *_ in share.load["files"]] == ["a.json", "c.json"]
+    assert sorted(catalog.metas("files/files/"))[-1] == "next"
+    assert catalog.get_meta("files/files/parts") is None
+    assert catalog.get_meta("files/files/next") == "3"
+
+
+def test_a_folder_that_takes_long_to_list_is_looked_at_less_often(tmp_path: Path, catalog: Catalog) -> None:
+    class Slow(Clock):
+        def __call__(self) -> float:
+            self.now += 3.0  # whatever is done takes so long
+            return self.now
+
+    stream = followed(tmp_path / "in", catalog, Slow())
+    due = stream.feed.due_in()
+    assert due is not None
+    assert due > 20

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def read(folder: Path, names: list[str], bad: list[tuple[str, str]] | None) -> list[int]:
     spec = sources.files(str(folder), format="parquet", schema="id long")
-    files = [[str(folder / name), 1] for name in names]
+    files = [[str(folder / name), 1, 0, None] for name in names]
     descriptor = Descriptor("a/0", 1, (), {"files": files, "born": [0.0, 0.0]})
     refuse = None if bad is None else [lambda row, error: bad.append((row, error))]
     [portions] = FileReader(spec).read(descriptor, refuse)
@@ -130,7 +130,7 @@ def test_bytes_that_cannot_be_fetched_are_no_bad_row(
     if format == "csv":  # which is opened twice: for the names of the columns, and then for the rows
         monkeypatch.setattr("penstock.sources.csv_rows.CsvFile._names", lambda self: ["n", "text"])
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
-    descriptor = Descriptor("a/0", 1, (), {"files": [[str(tmp_path / name), size]], "born": [0.0, 0.0]})
+    descriptor = Descriptor("a/0", 1, (), {"files": [[str(tmp_path / name), size, 0, None]], "born": [0.0, 0.0]})
     bad: list[tuple[str, str]] = []
 
     def attempt() -> int:
@@ -174,7 +174,7 @@ def test_what_is_broken_inside_a_file_is_one_bad_row(name: str, damage: str, tmp
         data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
     path.write_bytes(data)
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
-    descriptor = Descriptor("a/0", 1, (), {"files": [[str(path), len(data)]], "born": [0.0, 0.0]})
+    descriptor = Descriptor("a/0", 1, (), {"files": [[str(path), len(data), 0, None]], "born": [0.0, 0.0]})
     bad: list[tuple[str, str]] = []
     [portions] = FileReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
     assert sum(batch.num_rows for _, batch in portions) < ROWS
