@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-idle bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path
+.PHONY: demo test test-live lint format docs bench-idle bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -35,9 +35,16 @@ format: $(TOOLS)
 bench-live: $(TOOLS)
 	@$(PYTHON) benchmarks/live.py
 
-# Processes killed by chance under load and in the middle of changes; about 15 minutes. Prints its seed (SEED=7 repeats).
+# Kills and other faults under load and in the middle of changes: three seeds with 34 faults each, about 15 minutes a seed
+# (ROUNDS=1 is one of them). Prints its seeds: SEED=7 repeats from there, SEEDS=7,9 those; KILLS=10 is fewer faults a seed.
 faults: $(TOOLS)
-	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED}
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED} $${SEEDS:+--seeds $$SEEDS} \
+	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS}
+
+# A steady load with a change every minute: what grows? An hour (MINUTES=5 is a look). Table and plot go to
+# benchmarks/results.
+soak: $(TOOLS)
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/soak.py $${MINUTES:+--minutes $$MINUTES}
 
 # What 100 operators on two machines cost while nothing flows; about 10 minutes (MINUTES=1: six).
 bench-idle: $(TOOLS)

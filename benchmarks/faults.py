@@ -1,98 +1,139 @@
-"""The fault campaign: `make faults`. Processes of a running, changing topology are killed by chance; it is verified
-that nothing was lost, doubled or out of order, and reported how long the stream took to be back, by kind of fault.
+"""The fault campaign: `make faults`. A running, changing topology is struck by faults; it is verified that nothing was
+lost, doubled or out of order, and reported how long the stream took to be back, by kind of fault.
 
-    python benchmarks/faults.py [--seed N] [--kills 28]
+    python benchmarks/faults.py [--seeds 1,2,3] [--seed N] [--rounds 3] [--faults 34]
 
-The seed is printed: the same seed gives the same kinds of kills and changes in the same order, not at the same moments.
+The seeds are printed: the same seed gives the same topology, database, and faults and changes in the same order, not at
+the same moments (tests/spark/fault_scenarios.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import secrets
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from results import Bar, finish, machine, write_results
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from fault_campaign import KINDS, Campaign, by_kind
+from fault_campaign import Campaign
+from fault_kinds import KINDS, by_kind
+from fault_scenarios import scenario_of, skipped
 
-#: Executors are lost most often in practice.
-WEIGHTS = {"executor": 10, "worker": 8, "master": 4, "driver": 6}
 RATE = 500.0
-#: The driver's processes live for minutes, and many are started: Java's second compiler would take the two cores.
+LEAST_FAULTS, LEAST_SEEDS = 100, 3
 METHOD = """\
-A topology (source, map, keyed operator with 4 tasks, two Parquet sinks) on a standalone cluster of two machines, at
-{rate:g} rows/s, is changed all the time by chance: instances, tasks, machines in and out. SIGKILL goes to one process
-at a time, half of them in the middle of a change; a killed driver is started again on its state. "Back" is the time
-from the kill to the first window of 5 s whose throughput at the sink is at least 90% of that of the 5 s before it;
-kills that were followed by the next one before that have no figure. With a killed driver, the time includes the start
-of a new one with its cluster.
-
-Changes: {outcomes}
+A topology on a standalone cluster of two machines, at {rate:g} rows/s, is changed all the time by chance: instances,
+tasks, machines in and out. The seed says which topology (counted: a map and a keyed operator; ordered: dead letters,
+a map by key, a broadcast stream; joined: two streams joined by Spark; operators with equal instances run as chains),
+which database has the catalog, and the faults, half of them in the middle of a change. State, segments, checkpoints,
+scratch files and output are on a small disk, which can be full. A killed driver is started again on its state. The
+clock is that of all processes of the topology, JVMs too, and stays as it was set. A neighbour is another topology,
+with operators of the same names, that comes and goes on the same locations of segments and checkpoints and the same
+database. "Back" is the time from the end of the fault to the first window of 5 s whose throughput at the sink is at
+least 90% of that of the 5 s before the fault; faults that were followed by the next one before that have no figure.
+With a killed driver, the time includes the start of a new one with its cluster.
 """
 
 
-def kinds_of(seed: int, kills: int) -> list[str]:
-    """All kinds in proportion, in an order by chance."""
-    whole = sum(WEIGHTS.values())
-    kinds = [kind for kind in KINDS for _ in range(round(kills * WEIGHTS[kind] / whole))]
-    kinds += ["executor"] * (kills - len(kinds))
-    random.Random(seed).shuffle(kinds)
-    return kinds[:kills]
+@dataclass(frozen=True)
+class Result:
+    """Of one seed."""
+
+    seed: int
+    seconds: float
+    campaign: Campaign
+    #: What was wrong; empty if everything was right.
+    problem: str
+
+
+def run(seed: int, faults: int, without: Sequence[str]) -> Result:
+    began = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+    scenario = scenario_of(seed, faults, without)
+    tell(f"seed {seed}: topology {scenario.shape}, catalog in {scenario.catalog}")
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder:
+        campaign = Campaign(Path(folder), seed, RATE, scenario, tell=tell)
+        problem = ""
+        try:
+            campaign.run()
+        except AssertionError as wrong:
+            problem = str(wrong)
+            print(problem, file=sys.stderr)
+    return Result(seed, time.monotonic() - began, campaign, problem)
+
+
+def line_of(result: Result) -> str:
+    campaign, scenario = result.campaign, result.campaign.scenario
+    changes = ", ".join(f"{count} {outcome}" for outcome, count in campaign.outcomes.most_common())
+    verdict = f"WRONG: {result.problem.splitlines()[0]}" if result.problem else "right"
+    counts = f"{len(campaign.faults)} of {len(scenario.kinds)} | {sum(campaign.emitted.values())}"
+    return (
+        f"| {result.seed} | {scenario.shape} | {scenario.catalog} | {counts} | {result.seconds:.0f} | {changes} | "
+        f"{verdict}; {len(campaign.left)} files left |"
+    )
+
+
+def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> list[Bar]:
+    faults = sum(len(result.campaign.faults) for result in results)
+    return [
+        Bar("faults: kills and other faults", faults, least, at_most=False),
+        Bar("faults: seeds", len(results), LEAST_SEEDS if least == LEAST_FAULTS else 1, at_most=False),
+        Bar("faults: kinds of fault that this machine cannot have", len(without), 0, at_most=True),
+        Bar(
+            "faults: seeds with rows lost, doubled, out of order, wrong, or a topology that ended",
+            sum(bool(result.problem) for result in results),
+            0,
+            at_most=True,
+        ),
+        Bar("faults: files left", sum(len(result.campaign.left) for result in results), 0, at_most=True),
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--kills", type=int, default=28)
+    parser.add_argument("--seeds", default="", help="such as 1,2,3")
+    parser.add_argument("--seed", type=int, default=None, help="the first one, which others follow")
+    parser.add_argument("--rounds", type=int, default=LEAST_SEEDS, help="how many seeds")
+    parser.add_argument("--faults", type=int, default=34, help="by seed")
     options = parser.parse_args()
-    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    print(f"seed {seed}", flush=True)
-    began = time.time()
-
-    def tell(text: str) -> None:
-        print(f"{time.time() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
-
-    temporary = set(Path(tempfile.gettempdir()).iterdir())
-    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder:
-        campaign = Campaign(Path(folder), seed, RATE, kinds_of(seed, options.kills), tell=tell)
-        verdict = ""
-        try:
-            campaign.run()
-        except AssertionError as problem:
-            verdict = str(problem)
-            print(verdict, file=sys.stderr)
-    left = [path.name for path in Path(tempfile.gettempdir()).iterdir() if path not in temporary]
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in campaign.outcomes.most_common())
+    first = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    seeds = [int(seed) for seed in options.seeds.split(",") if seed] or [first + i for i in range(options.rounds)]
+    print(f"seeds {','.join(map(str, seeds))}", flush=True)
+    # What a campaign has mounted and started goes with it, also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    without = skipped()
+    results = [run(seed, options.faults, list(without)) for seed in seeds]
     lines = [
-        f"Seed {seed}, {time.time() - began:.0f} s, {campaign.emitted} rows emitted.",
+        METHOD.format(rate=RATE),
+        "| seed | topology | catalog | faults | rows | s | changes | verdict |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        *map(line_of, results),
         "",
-        METHOD.format(rate=RATE, outcomes=outcomes),
-        "| killed | times | in a change | with a figure | back after s, median | range |",
+        "| fault | times | in a change | with a figure | back after s, median | range |",
         "| --- | --- | --- | --- | --- | --- |",
-        *by_kind(campaign.kills),
+        *by_kind([fault for result in results for fault in result.campaign.faults]),
         "",
-        f"Left in the temporary folder: {', '.join(left) or 'nothing'}. Processes left would have ended the campaign.",
+        *(f"Skipped: {kind}: {why}." for kind, why in without.items()),
+        f"{len(KINDS) - len(without)} kinds of fault. Processes left would have been a wrong verdict.",
         "",
     ]
     print("\n".join(lines))
-    bars = [
-        Bar("faults: kills", len(campaign.kills), 25, at_most=False),
-        Bar("faults: files or folders left in the temporary folder", len(left), 0, at_most=True),
-        Bar(
-            "faults: rows lost, doubled, out of order or wrongly counted (0 = verified, 1 = not)",
-            bool(verdict),
-            0,
-            True,
-        ),
-    ]
-    write_results("faults", lines, bars, machine())
+    # A shorter look has its own bar, and says so.
+    whole = len(seeds) >= LEAST_SEEDS and options.faults * len(seeds) >= LEAST_FAULTS
+    bars = bars_of(results, list(without), LEAST_FAULTS if whole else options.faults * len(seeds))
+    write_results("faults" if whole else "faults-look", lines, bars, machine())
     return finish(bars)
 
 

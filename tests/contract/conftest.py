@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +12,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from catalog_samples import Open
+from postgresql_binaries import as_user, find_binaries, server_user
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.database import Database, Retries
@@ -36,13 +35,18 @@ def postgresql_server() -> Iterator[str]:
             shutil.chown(folder, user)
         data = folder / "data"
         create = [binaries / "initdb", "-D", data, "-U", "penstock", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        as_user = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
-        subprocess.run(create, check=True, capture_output=True, cwd=folder, **as_user)
+        subprocess.run(create, check=True, capture_output=True, cwd=folder, **as_user(user))
         serve = [binaries / "postgres", "-D", data, "-k", folder, "-h", "", "-F"]
         with (folder / "log").open("wb") as log:
             watch = ["sh", "-c", WATCH, str(folder), *map(str, serve)]
             process = subprocess.Popen(
-                watch, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True, **as_user
+                watch,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                start_new_session=True,
+                **as_user(user),
             )
         try:
             wait_until_it_answers(folder)
@@ -95,18 +99,3 @@ def wait_until_it_answers(folder: Path) -> None:
         database.run(lambda _: None)
     finally:
         database.close()
-
-
-def find_binaries() -> Path | None:
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    complete = (folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists())
-    return next(complete, None)
-
-
-def server_user() -> str | None:
-    """PostgreSQL refuses to run as root; None if we are not."""
-    if os.geteuid() != 0:
-        return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next((name for name in ("postgres", "nobody") if name in known), None)

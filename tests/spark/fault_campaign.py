@@ -1,50 +1,46 @@
-"""A fault campaign: a topology under load that is changed all the time, while its processes are killed by chance.
+"""A fault campaign: a topology under load that is changed all the time, while faults come by chance (fault_kinds.py).
 
-The kills are SIGKILL, of one process that the campaign's own driver started: an executor, a worker, the master or the
-driver itself, which is then started again on the same state. In the end nothing may be lost, doubled or out of order.
+Everything is the campaign's own: disk, database, clock, temporary folder, processes. In the end nothing may be lost,
+doubled or out of order (fault_topologies.py), and no process and no file may be left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import signal
-import statistics
-import subprocess
-import sys
-import threading
+import shutil
+import tempfile
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
-from steered import check_everything
+import sqlalchemy as sa
+from fault_driver_process import DriverProcess
+from fault_kinds import KINDS, Fault
+from fault_surroundings import OwnClock, OwnPostgresql, SmallDisk
+from fault_topologies import check
+
+from penstock.channels import tables
+from penstock.channels.database import Database
 
 MARK = "PENSTOCK_TEST_MARK"
-PROCESSES = {
-    "executor": "CoarseGrainedExecutorBackend",
-    "worker": "org.apache.spark.deploy.worker.Worker",
-    "master": "org.apache.spark.deploy.master.Master",
-}
-KINDS = (*PROCESSES, "driver")
-#: Throughput is compared over windows of so many seconds.
-WINDOW = 5.0
 WAIT = 180.0
 
 
-@dataclass
-class Kill:
-    kind: str
-    at: float
-    during: str
-    #: Seconds until the sink's throughput was at 90% of that before; None if the next kill came first.
-    back_after: float | None = None
+@dataclass(frozen=True)
+class Scenario:
+    """What is to happen, all of it given by a seed (fault_scenarios.py)."""
+
+    shape: str
+    catalog: str
+    kinds: Sequence[str]
 
 
 @dataclass
@@ -54,82 +50,97 @@ class Campaign:
     folder: Path
     seed: int
     rate: float
-    kinds: Sequence[str]
+    scenario: Scenario
     pauses: tuple[float, float] = (4.0, 12.0)
     tell: Callable[[str], None] = lambda text: None
-    kills: list[Kill] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    #: (when, rows) of every batch of the sink "rows".
     published: list[tuple[float, int]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
-    emitted: int = 0
+    emitted: Mapping[str, int] = field(default_factory=dict)
+    #: Files of ours that were still there when everything had ended.
+    left: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.mark = uuid.uuid4().hex
-        self.starts = 0
-        self.driver: Driver | None = None
+        self.starts = self.visits = 0
+        self.driver: DriverProcess | None = None
+        needs = {KINDS[kind].needs for kind in self.scenario.kinds}
+        self.disk = SmallDisk(self.folder / "disk") if SmallDisk in needs else None
+        self.clock = OwnClock(self.folder) if OwnClock in needs else None
+        self.database = OwnPostgresql() if self.scenario.catalog == "postgresql" else None
+        #: Short: sockets are made in it, and their names may not be long.
+        self.temporary = Path(tempfile.mkdtemp(prefix="penstock-faults-tmp-"))
+
+    @property
+    def place(self) -> Path:
+        """Where state, segments, checkpoints, scratch files and output are: the disk that may be full."""
+        return self.folder / "disk"
 
     def run(self) -> None:
+        self.place.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as around:
+            around.callback(shutil.rmtree, self.temporary, ignore_errors=True)
+            for one in filter(None, (self.disk, self.clock, self.database)):
+                around.callback(one.stop)
+                one.start()
+            self._run()
+
+    def _run(self) -> None:
         try:
-            self._start()
-            for kind in self.kinds:
-                self._kill(kind)
-            self._await_output(time.time() + 5)
-            (self.folder / "stop").touch()
+            self.start_driver()
+            for kind in self.scenario.kinds:
+                self._strike(kind)
+            self.await_output(time.monotonic() + 5)
             assert self.driver is not None
-            finished = self.driver.await_word("finished", WAIT)
-            assert self.driver.process.wait(60) == 0, self.driver.tail()
-            assert finished["drained"], "it did not drain"
-            self.emitted = finished["emitted"]
+            self.emitted = self.driver.end(WAIT)
         finally:
             self._end()
         self._measure()
-        check_everything(self.folder, self.emitted)
+        check(self.scenario.shape, self.place / "out", self.emitted)
+        self.left = sorted(self._leftovers())
 
-    def _start(self) -> None:
+    # What faults do it with
+
+    def start_driver(self) -> None:
         self.starts += 1
-        self.driver = Driver(self, self.starts)
+        self.driver = DriverProcess(self, f"driver-{self.starts}", self.config("faulty", self.scenario.shape))
         self.driver.await_word("running", WAIT)
-        self._await_output(time.time())
+        self.await_output(time.monotonic())
 
-    def _kill(self, kind: str) -> None:
-        driver = self.driver
-        assert driver is not None
-        # Half of the kills in the middle of a change, the others whenever.
-        self._pause(self.random.uniform(*self.pauses))
-        if self.random.random() < 0.5:
-            deadline = time.time() + 10
-            while not driver.changing and time.time() < deadline:
-                self._pause(0.05)
-            self._pause(self.random.uniform(0, 1))
-        process = driver.process.pid if kind == "driver" else self._find(kind)
-        if process is None:
-            self.tell(f"no {kind} to kill")
-            return
-        kill = Kill(kind, time.time(), driver.changing)
-        self.kills.append(kill)
-        os.kill(process, signal.SIGKILL)
-        self.tell(f"{len(self.kills)}/{len(self.kinds)} killed {kind} during {kill.during or 'plain load'}")
-        if kind == "driver":
-            driver.process.wait()
-            self._require_nobody()
-            self._start()
-        else:
-            self._await_output(kill.at + 1)
+    def config(self, name: str, shape: str, cluster: str = "standalone") -> dict[str, Any]:
+        """For `faulty_driver.py`. All drivers share a location of segments and one of checkpoints, and the database."""
+        shared = self.place / "shared"
+        settings = {"segments": str(shared / "segments"), "checkpoints": str(shared / "checkpoints")}
+        return {
+            "name": name,
+            "shape": shape,
+            "cluster": cluster,
+            "folder": str(self.place if name == "faulty" else self.place / name),
+            "stop": str(self.folder / f"stop-{name}"),
+            "seed": self.seed * 1000 + self.starts,
+            "rate": self.rate,
+            "settings": settings | ({"catalog": self.database.url} if self.database else {}),
+        }
 
-    def _pause(self, seconds: float) -> None:
-        assert self.driver is not None
-        self.driver.check()
-        time.sleep(seconds)
+    def environment(self) -> dict[str, str]:
+        """Of every process of the campaign."""
+        java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={self.temporary}".strip()
+        own = {MARK: self.mark, "TMPDIR": str(self.temporary), "JDK_JAVA_OPTIONS": java}
+        return os.environ | own | (self.clock.environment() if self.clock else {})
 
-    def _find(self, kind: str) -> int | None:
-        found = [one.pid for one in self._mine() if PROCESSES[kind] in " ".join(_command(one)[:60])]
-        # A worker's command line has no executor in it, but the guard's has the worker's: the guard is Python.
-        java = [
-            pid for pid in found if _command(psutil.Process(pid))[:1] and "java" in _command(psutil.Process(pid))[0]
-        ]
-        return self.random.choice(sorted(java)) if java else None
+    def pause(self, seconds: float) -> None:
+        """Wait, as long as the driver lives."""
+        deadline = time.monotonic() + seconds
+        while True:
+            assert self.driver is not None
+            self.driver.check()
+            if (left := deadline - time.monotonic()) <= 0:
+                return
+            time.sleep(min(left, 0.2))
 
-    def _mine(self) -> list[psutil.Process]:
+    def mine(self) -> list[psutil.Process]:
         mine = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -137,121 +148,65 @@ class Campaign:
                     mine.append(process)
         return mine
 
-    def _await_output(self, after: float) -> None:
+    def require_nobody(self) -> None:
+        deadline = time.monotonic() + 40
+        while left := self.mine():
+            assert time.monotonic() < deadline, f"left behind: {[' '.join(one.cmdline()[:4]) for one in left]}"
+            time.sleep(0.2)
+
+    def await_output(self, after: float) -> None:
         """Wait until a sink has published something since then."""
-        deadline = time.time() + WAIT
+        deadline = time.monotonic() + WAIT
         while not self.published or self.published[-1][0] <= after:
-            assert time.time() < deadline, f"no output for {WAIT:g} s\n{self.driver and self.driver.tail()}"
-            self._pause(0.1)
+            assert time.monotonic() < deadline, f"no output for {WAIT:g} s\n{self.driver and self.driver.tail()}"
+            self.pause(0.1)
+
+    # Parts of the run
+
+    def _strike(self, kind: str) -> None:
+        driver = self.driver
+        assert driver is not None
+        # Half of the faults in the middle of a change, the others whenever.
+        self.pause(self.random.uniform(*self.pauses))
+        if self.random.random() < 0.5:
+            deadline = time.monotonic() + 10
+            while not driver.changing and time.monotonic() < deadline:
+                self.pause(0.05)
+            self.pause(self.random.uniform(0, 1))
+        fault = Fault(kind, time.monotonic(), driver.changing)
+        self.faults.append(fault)
+        self.tell(f"{len(self.faults)}/{len(self.scenario.kinds)} {kind} during {fault.during or 'plain load'}")
+        KINDS[kind].strike(self)
+        fault.over = fault.began if kind == "driver killed" else time.monotonic()
+        self.await_output(time.monotonic() + 1)
 
     def _end(self) -> None:
         if self.driver is not None:
-            self.driver.process.kill()
-            self.driver.process.wait()
-        self._require_nobody()
-
-    def _require_nobody(self) -> None:
-        deadline = time.time() + 40
-        while left := self._mine():
-            assert time.time() < deadline, f"left behind: {[' '.join(_command(one)[:4]) for one in left]}"
-            time.sleep(0.2)
+            self.driver.kill()
+        self.require_nobody()
 
     def _measure(self) -> None:
-        for kill, after in zip(self.kills, [*(one.at for one in self.kills[1:]), time.time()], strict=True):
-            kill.back_after = back_at_90(self.published, kill.at, after)
+        for fault, after in zip(self.faults, [*(one.began for one in self.faults[1:]), time.monotonic()], strict=True):
+            fault.measure(self.published, after)
 
+    def _leftovers(self) -> list[str]:
+        """What nobody needs any more: temporary files, staged files of sinks, segments that no catalog names."""
+        staged = [path for path in self.place.rglob("_staging/*") if path.is_file()]
+        segments = (self.place / "shared" / "segments").rglob("*.arrow")
+        named = self._named_segments()
+        unnamed = [path for path in segments if path.name not in named]
+        return [str(path) for path in (*self.temporary.iterdir(), *staged, *unnamed)]
 
-class Driver:
-    """One life of the driver process, and what it says."""
-
-    def __init__(self, campaign: Campaign, number: int) -> None:
-        self.campaign = campaign
-        self.log = campaign.folder / f"driver-{number}.log"
-        script = Path(__file__).parent / "faulty_driver.py"
-        seed = campaign.seed * 1000 + number
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(script), str(campaign.folder), str(seed), str(campaign.rate)],
-                env=os.environ | {MARK: campaign.mark},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.words: dict[str, dict[str, Any]] = {}
-        self.lines: deque[str] = deque(maxlen=60)
-        #: The change that is under way, in words.
-        self.changing = ""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.strip())
+    def _named_segments(self) -> set[str]:
+        """The names of all segments that the drivers' catalogs know; no two segments have the same."""
+        states = [self.place / "state", *([self.place / "neighbour" / "state"] if self.visits else [])]
+        urls = [self.database.url] if self.database else [f"sqlite:///{state}/catalog.sqlite" for state in states]
+        named = set()
+        for url in urls:
+            database = Database.open(url)
             try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # it was killed in the middle of a line
-            what = said.pop("what")
-            self.words[what] = said
-            if what == "published" and said["sink"] == "rows":
-                self.campaign.published.append((said["at"], said["rows"]))
-            elif what == "change":
-                self.changing = "; ".join(said["plan"])
-            elif what in ("changed", "refused"):
-                self.changing = ""
-                self.campaign.outcomes[said.get("status") or said["error"]] += 1
-        self.process.stdout.close()
-
-    def check(self) -> None:
-        assert self.process.poll() is None, f"the driver ended with {self.process.returncode}\n{self.tail()}"
-
-    def await_word(self, word: str, seconds: float) -> dict[str, Any]:
-        deadline = time.time() + seconds
-        while word not in self.words:
-            if word != "finished":
-                self.check()
-            assert time.time() < deadline, f'it never said "{word}"\n{self.tail()}'
-            assert self.process.poll() in (None, 0), f"it ended with {self.process.returncode}\n{self.tail()}"
-            time.sleep(0.05)
-        return self.words[word]
-
-    def tail(self) -> str:
-        return "\n".join([*self.lines, self.log.read_text()[-4000:]])
-
-
-def back_at_90(published: Sequence[tuple[float, int]], at: float, until: float) -> float | None:
-    """Seconds from `at` until a window's throughput is at 90% of that of the window before; None if not before `until`.
-
-    A stream that catches up is above it: what counts is that it is not below."""
-
-    def rate(start: float) -> float:
-        return sum(rows for when, rows in published if start < when <= start + WINDOW) / WINDOW
-
-    before = rate(at - WINDOW)
-    ends = [when for when, _ in published if at < when <= until]
-    for end in ends:
-        if end >= at + WINDOW and rate(end - WINDOW) >= 0.9 * before:
-            return end - WINDOW - at
-    return None
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def by_kind(kills: Sequence[Kill]) -> list[str]:
-    """A line of a table for each kind of fault."""
-    lines = []
-    for kind in KINDS:
-        mine = [kill for kill in kills if kill.kind == kind]
-        times = sorted(kill.back_after for kill in mine if kill.back_after is not None)
-        if not mine:
-            continue
-        spread = f"{statistics.median(times):.1f} | {times[0]:.1f} to {times[-1]:.1f}" if times else "- | -"
-        changing = sum(bool(kill.during) for kill in mine)
-        lines.append(f"| {kind} | {len(mine)} | {changing} | {len(times)} | {spread} |")
-    return lines
+                paths = database.run(lambda it: it.execute(sa.select(tables.segments.c.path)).scalars().all())
+            finally:
+                database.close()
+            named |= {path.rpartition("/")[2] for path in paths}
+        return named

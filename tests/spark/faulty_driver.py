@@ -1,5 +1,6 @@
-"""A driver to be killed: `python faulty_driver.py FOLDER SEED RATE`. It runs the steered topology on a cluster of its
-own and changes it all the time, by chance, until a file `stop` appears in the folder; then it drains and ends.
+"""A driver to be struck by faults: `python faulty_driver.py CONFIG`, a JSON object (Campaign.config). It runs a
+topology of the campaign and, on a cluster of its own, changes it all the time, by chance, until the file `stop`
+appears; then it drains and ends.
 
 It says what happens on standard output, a JSON object a line, and when each sink's batch was published.
 """
@@ -11,13 +12,15 @@ import os
 import random
 import sys
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
-from steered import steered
+from fault_topologies import SHAPES, build
 
 from penstock import PenstockError, Settings
+from penstock.cluster.local import LocalCluster
 from penstock.cluster.plan import Plan
+from penstock.cluster.provider import Provider
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.controller import plans
 from penstock.engine.changing import Changes
@@ -26,46 +29,43 @@ from penstock.engine.manifest import BatchReport
 from penstock.engine.runtime import Run
 from penstock.engine.state_folder import StateFolder
 
-SETTINGS = Settings(
-    batch_interval=0.5,
-    batch_linger=0.05,
-    retention_seconds=1,
-    change_seconds=60,
-    cluster_timeout=120,
-    drain_seconds=120,
-)
+SETTINGS = {
+    "batch_interval": 0.5,
+    "batch_linger": 0.05,
+    "retention_seconds": 1,
+    "change_seconds": 60,
+    "cluster_timeout": 120,
+    "drain_seconds": 120,
+}
 MOST_MACHINES = 3
 
 
 def say(what: str, **fields: object) -> None:
-    print(json.dumps({"at": time.time(), "what": what, **fields}), flush=True)
-
-
-def say_published(report: BatchReport) -> None:
-    if report.operator in ("rows", "counts"):
-        say("published", sink=report.operator, batch=report.batch, rows=report.rows_in)
+    print(json.dumps({"what": what, **fields}), flush=True)
 
 
 class Chance:
     """Plans by chance, each of them one that may be refused."""
 
-    def __init__(self, run: Run, seed: int) -> None:
+    def __init__(self, run: Run, elastic: tuple[str, ...], seed: int) -> None:
         self.run = run
+        self.elastic = elastic
         self.random = random.Random(seed)
 
     def plan(self) -> Plan:
-        kinds = [self.instances, self.move, self.machine]
+        kinds = [self.instances, self.machine, *([self.move] if self.run.placement.tasks else [])]
         return self.random.choice(kinds)()
 
     def instances(self) -> Plan:
         slots = self.random.sample(self.run.host.cluster.slots, k=min(2, len(self.run.host.cluster.slots)))
-        operator = self.random.choice(["events", "tag", "count", "rows", "counts"])
+        operator = self.random.choice(self.elastic)
         return plans.set_instances(self.run.placement, operator, {slot: self.random.randint(1, 2) for slot in slots})
 
     def move(self) -> Plan:
         slots = self.run.host.cluster.slots
-        tasks = self.random.sample(range(len(self.run.placement.tasks["count"])), k=2)
-        return plans.move_tasks("count", {task: self.random.choice(slots) for task in tasks})
+        operator = self.random.choice(sorted(self.run.placement.tasks))
+        tasks = self.random.sample(range(len(self.run.placement.tasks[operator])), k=2)
+        return plans.move_tasks(operator, {task: self.random.choice(slots) for task in tasks})
 
     def machine(self) -> Plan:
         cluster = self.run.host.cluster
@@ -74,8 +74,8 @@ class Chance:
         return plans.remove_any(self.run.placement, cluster, 1)
 
 
-def change_all_the_time(run: Run, seed: int, ending: threading.Event) -> None:
-    chance, changes = Chance(run, seed), Changes(run)
+def change_all_the_time(run: Run, chance: Chance, ending: threading.Event) -> None:
+    changes = Changes(run)
     while not ending.wait(chance.random.uniform(0.5, 3)):
         try:
             plan = chance.plan()
@@ -86,29 +86,41 @@ def change_all_the_time(run: Run, seed: int, ending: threading.Event) -> None:
             say("refused", error=error.name, message=error.message)
 
 
-def main(folder: Path, seed: int, rate: float) -> None:
+def main(config: dict[str, Any]) -> None:
+    folder, shape, is_own = Path(config["folder"]), SHAPES[config["shape"]], config["cluster"] == "standalone"
+    settings = Settings(**SETTINGS, **config["settings"])
+    definition = build(config["shape"], folder / "out", config["rate"], config["name"]).definition()
     state = StateFolder.hold(str(folder / "state"))
-    provider = StandaloneCluster(2, 1, 1, 8, folder / "cluster")
-    definition = steered(folder, rate).definition()
-    host = SparkHost("faulty", provider, SETTINGS, folder / "logs", [str(Path(__file__).parent)])
-    with host, Run(definition, host, state, SETTINGS) as run:
+    provider: Provider = StandaloneCluster(2, 1, 1, 8, folder / "cluster") if is_own else LocalCluster(1, 1, 8)
+    host = SparkHost(config["name"], provider, settings, folder / "logs", [str(Path(__file__).parent)])
+    sinks = {sink.name for sink in definition.sinks}
+
+    def say_published(report: BatchReport) -> None:
+        if report.operator in sinks:
+            say("published", sink=report.operator, batch=report.batch, rows=report.rows_in)
+
+    with host, Run(definition, host, state, settings) as run:
         run.listen(say_published)
         say("running", pid=os.getpid())
         ending = threading.Event()
-        changer = threading.Thread(target=change_all_the_time, args=(run, seed, ending), daemon=True)
-        changer.start()
+        chance = Chance(run, shape.elastic, config["seed"])
+        changer = threading.Thread(target=change_all_the_time, args=(run, chance, ending), daemon=True)
+        if is_own:
+            changer.start()
         told = run.events.last
-        while not (folder / "stop").exists():
+        while not Path(config["stop"]).exists():
             run.wait(0.2)
             for happening in run.events.since(told):
                 told = happening.id
                 say("happening", kind=happening.kind, text=happening.reason)
         ending.set()
-        changer.join()
+        if is_own:
+            changer.join()
         drained = run.stop()
-        say("finished", drained=drained, emitted=run.query("events").feeds[0].position)
+        emitted = {source.name: run.query(source.name).feeds[0].position for source in definition.sources}
+        say("finished", drained=drained, emitted=emitted)
     state.release()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    main(json.loads(sys.argv[1]))

@@ -38,6 +38,8 @@ _LOST = re.compile(
 #: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
 _RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Invalid)(:|$)")
 _TRACEBACK = "Traceback (most recent call last):"
+#: How Python, Java, pyarrow and SQLite say that a disk, or a user's share of it, is full.
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full", re.IGNORECASE)
 #: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
 _OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 #: Where PySpark tells of exceptions that are about a line of the user's.
@@ -113,6 +115,11 @@ def tells_of_lost_executors(error: Exception) -> bool:
     """Whether Spark gave a batch up because executors were lost under it, and not because of what it did there."""
     text = str(error)
     return _MARKED.search(text) is None and _LOST.search(text) is not None
+
+
+def tells_of_a_full_disk(error: Exception) -> bool:
+    """Whether it failed for want of room, wherever that was: that passes without anything being corrected here."""
+    return _NO_ROOM.search(str(error)) is not None
 
 
 def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:

@@ -1,5 +1,5 @@
-"""What goes on beside the queries: old segments are deleted, and a query that Spark gave up over lost executors is
-started again."""
+"""What goes on beside the queries: old segments are deleted, and a query that ended over lost executors or a full disk
+is started again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from penstock.errors import PenstockError
 
 #: How often queries are looked after.
 KEEP_SECONDS = 0.2
-#: Housekeeping may fail this often in a row before it ends the topology: without it the disk fills up.
-PATIENT_ROUNDS = 15
+#: Housekeeping may fail this often in a row, and for so many seconds, before it ends the topology: without it the disk
+#: fills up.
+PATIENT_ROUNDS, PATIENT_SECONDS = 15, 60.0
 #: What no further round can mend: the catalog is another driver's, or lacks what was published.
 FINAL = ("STATE_TAKEN_OVER", "CATALOG_WENT_BACK")
 #: The window in which restarts of a query are counted.
 RESTART_WINDOW = 600.0
+#: Seconds after which a query is tried again whose disk was full: at first, and at most.
+FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
+#: Seconds that a disk may be full before that ends the topology. One that was not full for a minute is full anew.
+FULL_SECONDS, ROOM_SECONDS = 300.0, 60.0
 
 
 class Keeper:
@@ -31,6 +37,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._keep, name="penstock-keeper", daemon=True)
         #: Sweeps that failed one after the other, and why the last one did.
         self._failed_sweeps = 0
+        self._failing_since = 0.0
         self._problem = ""
         self._end: PenstockError | None = None
 
@@ -46,7 +53,8 @@ class Keeper:
         """Raise if sweeping has failed again and again, or for good."""
         if self._end is not None:
             raise self._end
-        if self._failed_sweeps >= PATIENT_ROUNDS:
+        patient = time.monotonic() < self._failing_since + PATIENT_SECONDS
+        if self._failed_sweeps >= PATIENT_ROUNDS and not patient:
             raise PenstockError(
                 "HOUSEKEEPING_FAILED",
                 f"what has been read could not be deleted {self._failed_sweeps} times: {self._problem}.",
@@ -66,6 +74,8 @@ class Keeper:
                 self._failed_sweeps = 0
             except Exception as error:
                 # The next round tries again what this one could not do; `check` speaks up when that does not help.
+                if not self._failed_sweeps:
+                    self._failing_since = time.monotonic()
                 self._failed_sweeps += 1
                 self._problem = f"{type(error).__name__}: {error}"
                 if isinstance(error, PenstockError) and error.name in FINAL:
@@ -88,3 +98,39 @@ class Restarts:
 
     def _recent(self, operator: str) -> list[float]:
         return [at for at in self._times.get(operator, ()) if at > self._clock() - RESTART_WINDOW]
+
+
+@dataclass(frozen=True)
+class _Wait:
+    began: float
+    last: float
+    times: int
+
+
+class Waits:
+    """When each operator's query is started again whose disk is full: soon at first, then less often."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waits: dict[str, _Wait] = {}
+
+    def allowed(self, operator: str) -> bool:
+        """Whether there is still hope."""
+        wait = self._current(operator)
+        return wait is None or self._clock() < wait.began + FULL_SECONDS
+
+    def due(self, operator: str) -> bool:
+        wait = self._current(operator)
+        if wait is None:
+            return True
+        pause: float = min(FIRST_WAIT * 2 ** (wait.times - 1), LONGEST_WAIT)
+        return self._clock() >= wait.last + pause
+
+    def count(self, operator: str) -> None:
+        """It was started again now."""
+        now, wait = self._clock(), self._current(operator)
+        self._waits[operator] = _Wait(now, now, 1) if wait is None else _Wait(wait.began, now, wait.times + 1)
+
+    def _current(self, operator: str) -> _Wait | None:
+        wait = self._waits.get(operator)
+        return wait if wait is not None and self._clock() < wait.last + ROOM_SECONDS else None

@@ -93,6 +93,12 @@ class BatchReport:
         bundles = [dataclasses.replace(bundle, segments=()) for bundle in self.bundles]
         return json.dumps(dataclasses.asdict(dataclasses.replace(self, bundles=tuple(bundles))))
 
+    @staticmethod
+    def parse(manifest: str) -> BatchReport:
+        fields: dict[str, Any] = json.loads(manifest)
+        bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
+        return BatchReport(**{**fields, "bundles": bundles})
+
 
 def rows_out(bundles: Iterable[BundleReport]) -> dict[str, int]:
     return sums(bundle.rows_out for bundle in bundles)

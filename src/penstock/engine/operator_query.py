@@ -20,14 +20,14 @@ from penstock.clock import run_time
 from penstock.engine import bundle
 from penstock.engine.agreement import check_batch
 from penstock.engine.checkpoint_log import Positions
-from penstock.engine.failures import named_error, tells_of_lost_executors, told_once
+from penstock.engine.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors, told_once
 from penstock.engine.feeds import Asked, Batch, Seats
 from penstock.engine.file_feed import FileFeed
 from penstock.engine.intake import Intake
 from penstock.engine.manifest import BatchReport, BundleReport, rows_out
 from penstock.engine.operator_frames import AnyFeed, Environment, FrameBuilder
 from penstock.engine.pacing import FIRST_ROWS_OF_SQL, Pacer
-from penstock.engine.sink_writers import BatchWriter, check_staged, finish_files
+from penstock.engine.sink_writers import BatchWriter, check_staged, finish_files, finish_published
 from penstock.engine.spark_internals import QueryIdentity
 from penstock.engine.state_account import StateAccounts
 from penstock.engine.state_placement import StatePlacer
@@ -63,6 +63,8 @@ class OperatorQuery:
         self.failure: PenstockError | None = None
         #: Whether it failed because executors were lost, more often than Spark bears, and not by its own fault.
         self.lost_executors = False
+        #: Whether it failed because a disk was full.
+        self.no_room = False
         self._stopping = False
         self._failing = threading.Lock()
         #: From the begin of its start to the end of its stop.
@@ -137,6 +139,7 @@ class OperatorQuery:
             check_batch(self.operator, self.environment.checkpoint_log(name), channels.catalog, batch, last)
         done = replay and not isinstance(self.operator, Keyed)
         if done:
+            finish_published(name, batch, channels.catalog)
             for feed in self.feeds:
                 feed.take_batch()
             self.intake.ended(0, 0.0)
@@ -277,6 +280,7 @@ class OperatorQuery:
             if self.failure is None and not self._stopping:
                 # First of what kind it is: whoever sees the failure decides by that whether it can be mended.
                 self.lost_executors = tells_of_lost_executors(error)
+                self.no_room = tells_of_a_full_disk(error)
                 self.failure = named_error(self.operator, error)
 
     # Ending

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.engine.feeds import Seats
-from penstock.engine.keeping import Restarts
+from penstock.engine.keeping import Restarts, Waits
 from penstock.engine.manifest import BundleReport
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.splitting import Bundle, bundles_of
@@ -39,6 +39,7 @@ class Queries:
         #: Of keyed operators, over all the queries that run one: what Spark tells of their state.
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
+        self._waits = Waits()
 
     def all(self) -> list[OperatorQuery]:
         """Each once, in the order of the operators."""
@@ -94,9 +95,9 @@ class Queries:
                 self.start_again(operator)
 
     def mend(self) -> None:
-        """Start queries again that Spark gave up because executors were lost: their checkpoints are whole."""
+        """Start queries again that ended because executors were lost or a disk was full: checkpoints are whole."""
         for query in self.all():
-            if self.mendable(query):
+            if self.mendable(query) and (not query.no_room or self._waits.due(query.operator.name)):
                 with self.replacing:
                     self._mend(query)
 
@@ -111,10 +112,13 @@ class Queries:
                 self.start_again(name)
                 self._run.happened("recovery", f'the query of "{name}" was started again')
         finally:
-            self._restarts.count(name)  # not before: until then, whoever looks finds it mendable
+            # Not before: until then, whoever looks finds it mendable.
+            (self._waits if query.no_room else self._restarts).count(name)
 
     def mendable(self, query: OperatorQuery) -> bool:
         query.notice_end()
+        if query.no_room:
+            return self._waits.allowed(query.operator.name)
         return query.lost_executors and self._restarts.allowed(query.operator.name)
 
     def tell_who_is_the_last(self) -> None:

@@ -126,6 +126,14 @@ def check_staged(report: BatchReport) -> None:
             )
 
 
+def finish_published(operator: str, batch: int, catalog: Catalog) -> None:
+    """The same for a batch that was published before: its files may have been left as they were, when the disk had no
+    room for a name in that moment."""
+    for one in catalog.manifests(operator, batch - 1):
+        if one.batch == batch:
+            finish_files(BatchReport.parse(one.manifest), catalog)
+
+
 def finish_files(report: BatchReport, catalog: Catalog) -> None:
     """Give the staged files of a published batch their final names. Done again after a crash, it changes nothing.
 

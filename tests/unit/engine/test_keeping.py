@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
 from penstock import PenstockError
 from penstock.engine import keeping
-from penstock.engine.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts
+from penstock.engine.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts, Waits
 
 
 class Failing:
@@ -61,8 +62,12 @@ def test_a_catalog_that_is_lost_for_good_is_told_at_once(name: str, monkeypatch:
     assert caught.value.name == name
 
 
-def test_sweeping_that_never_works_is_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("patience", [0.0, 3600.0])
+def test_sweeping_that_never_works_is_a_named_error_after_a_while(
+    patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "PATIENT_SECONDS", patience)
     calls, many = [], threading.Event()
 
     def sweep() -> None:
@@ -75,6 +80,9 @@ def test_sweeping_that_never_works_is_a_named_error(monkeypatch: pytest.MonkeyPa
     keeper.start()
     assert many.wait(10)
     keeper.stop()
+    if patience:
+        keeper.check()  # rounds may be short: a disk that is full for ten seconds is no reason to end
+        return
     with pytest.raises(PenstockError) as caught:
         keeper.check()
     assert caught.value.name == "HOUSEKEEPING_FAILED"
@@ -95,3 +103,27 @@ def test_restarts_are_counted_by_operator_and_forgotten_in_time() -> None:
     assert restarts.allowed("b")
     now[0] = RESTART_WINDOW + 1
     assert restarts.allowed("a")
+
+
+def test_a_query_whose_disk_is_full_is_tried_less_and_less_often_and_given_up_in_the_end() -> None:
+    now = [0.0]
+    waits = Waits(clock=lambda: now[0])
+    tried = []
+    while waits.allowed("a"):
+        if waits.due("a"):
+            tried.append(now[0])
+            waits.count("a")
+        now[0] += 0.5
+    assert tried[:6] == [0, 0.5, 1.5, 3.5, 7.5, 15.5]
+    assert max(later - sooner for sooner, later in itertools.pairwise(tried)) == keeping.LONGEST_WAIT
+    assert now[0] == keeping.FULL_SECONDS
+    assert waits.allowed("b")
+
+
+def test_a_disk_that_had_room_meanwhile_is_full_anew() -> None:
+    now = [0.0]
+    waits = Waits(clock=lambda: now[0])
+    waits.count("a")
+    now[0] = keeping.FULL_SECONDS + 1
+    assert waits.allowed("a")
+    assert waits.due("a")

@@ -9,11 +9,13 @@ import pytest
 
 from penstock import Topology, sinks, sources
 from penstock.engine import queries
+from penstock.engine.keeping import Waits
 from penstock.engine.queries import Queries
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 
 LOST = "ExecutorLostFailure (executor 1 exited)"
+FULL = "[Errno 28] No space left on device"
 
 
 class FakeQuery:
@@ -24,7 +26,7 @@ class FakeQuery:
     def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
-        self.lost_executors = False
+        self.lost_executors = self.no_room = False
         self.stopped = False
         self.is_open = False
         self.emits_by_itself = False
@@ -44,6 +46,7 @@ class FakeQuery:
     def fail(self, error: Exception) -> None:
         self.failure = PenstockError("OPERATOR_FAILED", str(error), "")
         self.lost_executors = LOST in str(error)
+        self.no_room = FULL in str(error)
 
     def check(self) -> None:
         if self.failure:
@@ -155,3 +158,32 @@ def test_one_that_is_held_gets_nothing_until_it_is_released(run: Any) -> None:
     assert run.queries.by_operator["out"].is_open
     run.queries.start_again("out")
     assert run.queries.by_operator["out"].is_open, "nobody closes it again behind its back"
+
+
+def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(run.queries, "_waits", Waits(lambda: now[0]))
+    for _ in range(10):  # far more often than `query_restarts` allows
+        full: FakeQuery = run.queries.by_operator["out"]
+        full.fail(OSError(FULL))
+        assert run.queries.mendable(full), "the topology does not end over it"
+        run.queries.mend()
+        assert run.queries.by_operator["out"] is not full
+        now[0] += 10
+
+
+def test_a_query_whose_disk_is_full_waits_before_it_is_tried_again(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(run.queries, "_waits", Waits(lambda: now[0]))
+    run.queries.by_operator["out"].fail(OSError(FULL))
+    run.queries.mend()
+    again: FakeQuery = run.queries.by_operator["out"]
+    again.fail(OSError(FULL))
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is again
+    assert run.queries.mendable(again)
+    now[0] = 0.6
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is not again

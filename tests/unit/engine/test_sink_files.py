@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
 from penstock import sources
 from penstock.channels.catalog import Catalog
+from penstock.engine import operator_query
 from penstock.engine.manifest import BatchReport, BundleReport
 from penstock.engine.opening import finish_sinks
+from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.sink_writers import ParquetWriter, check_staged, finish_files
 from penstock.errors import PenstockError
 
@@ -106,3 +109,24 @@ def test_a_batch_that_is_written_again_replaces_itself(writer, catalog, tmp_path
         finish_files(report_of(writer.write([ROWS], "part-7-0")), catalog)
         assert [path.name for path in (tmp_path / "out").glob("*.parquet")] == ["part-7-0-mark.parquet"]
     assert list((tmp_path / "out" / "_staging").iterdir()) == []
+
+
+def test_a_replay_of_a_batch_that_was_published_gives_its_files_their_names(
+    writer, catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full in the moment after a batch was published: its query ends and is started again, and Spark
+    asks for the batch once more, which is not to run again."""
+    file = writer.write([ROWS], "part-7-0")
+    catalog.publish("out", 7, [], report_of(file).as_json(), {})
+    monkeypatch.setattr(operator_query, "check_batch", lambda *asked: None)  # it fits
+    ended: list[int] = []
+    query = object.__new__(OperatorQuery)  # only what a replay asks for, without Spark
+    query.operator = SimpleNamespace(name="out")
+    query.feeds = []
+    query.intake = SimpleNamespace(ended=lambda work, busy: ended.append(work))
+    channels = SimpleNamespace(last_batch=lambda name: 7, catalog=catalog)
+    query.environment = SimpleNamespace(channels=channels, checkpoint_log=lambda name: None)
+    assert not query.wants(7)
+    assert ended == [0]
+    assert pq.read_table(file[1]).num_rows == 20
+    assert not query.wants(7), "again it changes nothing"

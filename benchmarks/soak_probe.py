@@ -1,0 +1,187 @@
+"""What a running topology holds, seen from outside: memory, open files and threads of its processes, and its files."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MB = 1 << 20
+#: More than a catalog has in which nothing was published yet.
+FIRST_ROWS = 60
+#: The kinds of series: grows by percent (memory, sizes), or not at all (things that are counted), or only shown.
+MEMORY, COUNTED, SHOWN = "memory", "counted", "shown"
+SERIES = {
+    "driver Python, MB": MEMORY,
+    "driver JVM, MB": MEMORY,
+    "driver JVM heap after a collection, MB": MEMORY,
+    "the two oldest executors' JVMs, MB": MEMORY,
+    "Python workers, MB": MEMORY,
+    "daemons (master, workers, guards), MB": MEMORY,
+    "Python workers": COUNTED,
+    "driver Python threads": COUNTED,
+    "driver JVM threads": COUNTED,
+    "driver Python open files": COUNTED,
+    "driver JVM open files": COUNTED,
+    "executors' threads": COUNTED,
+    "executors' open files": COUNTED,
+    "catalog rows": COUNTED,
+    "catalog MB": MEMORY,
+    "files of checkpoints": COUNTED,
+    "files of segments": COUNTED,
+    "other files of the state": COUNTED,
+    "state without statistics, MB": MEMORY,
+    "statistics, MB": SHOWN,  # they are kept for hours by design
+    "logs and scratch files, MB": MEMORY,
+    "temporary files": COUNTED,
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Looks at the topology of one driver process."""
+
+    driver: int
+    state: Path
+    temporary: Path
+
+    def look(self) -> dict[str, float]:
+        seen: dict[str, float] = {}
+        # A process that ends in the middle of it is looked at no further.
+        with contextlib.suppress(psutil.Error):
+            seen |= self._processes()
+        return seen | self._catalog() | self._files()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether batches have been published."""
+        return self._catalog().get("catalog rows", 0) > FIRST_ROWS
+
+    def heap(self) -> dict[str, float]:
+        """Has the driver's JVM collect first; JDK tools, where there are any."""
+        jvm = self._jvm(psutil.Process(self.driver))
+        if jvm is None:
+            return {}
+        try:
+            subprocess.run(["jcmd", str(jvm.pid), "GC.run"], check=True, capture_output=True, timeout=60)
+            told = subprocess.run(
+                ["jcmd", str(jvm.pid), "GC.heap_info"], check=True, capture_output=True, text=True, timeout=60
+            )
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        # Young and old generation; not the metaspace, which is no part of the heap.
+        heap = told.stdout.partition("Metaspace")[0]
+        used = [int(size) for size in re.findall(r"generation\s+total \d+K, used (\d+)K", heap)]
+        used = used or [int(size) for size in re.findall(r"used (\d+)K", heap)]
+        return {"driver JVM heap after a collection, MB": sum(used) / 1024} if used else {}
+
+    def _jvm(self, driver: psutil.Process) -> psutil.Process | None:
+        below = driver.children(recursive=True)
+        return next((one for one in below if _is_java(one) and "deploy.SparkSubmit" in _words(one)), None)
+
+    def _processes(self) -> dict[str, float]:
+        driver = psutil.Process(self.driver)
+        below = driver.children(recursive=True)
+        jvm = self._jvm(driver)
+        executors = [one for one in below if _is_java(one) and "CoarseGrainedExecutorBackend" in _words(one)]
+        workers = [one for one in below if "worker_daemon" in _words(one) or "pyspark.daemon" in _words(one)]
+        named = {driver.pid, *(one.pid for one in [*executors, *workers]), *([jvm.pid] if jvm else [])}
+        oldest = sorted(executors, key=psutil.Process.create_time)[:2]
+        seen = {
+            "driver Python, MB": _own_memory(driver),
+            "driver Python threads": driver.num_threads(),
+            "driver Python open files": driver.num_fds(),
+            "the two oldest executors' JVMs, MB": sum(map(_memory, oldest)),
+            "executors' threads": sum(one.num_threads() for one in oldest),
+            "executors' open files": sum(one.num_fds() for one in oldest),
+            "Python workers": len(workers),
+            "Python workers, MB": sum(map(_own_memory, workers)),
+            "daemons (master, workers, guards), MB": sum(_memory(one) for one in below if one.pid not in named),
+        }
+        if jvm is not None:
+            seen |= {
+                "driver JVM, MB": _memory(jvm),
+                "driver JVM threads": jvm.num_threads(),
+                "driver JVM open files": jvm.num_fds(),
+            }
+        return seen
+
+    def _catalog(self) -> dict[str, float]:
+        file = self.state / "catalog.sqlite"
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as connection:
+                tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+                rows = sum(connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables)
+        except sqlite3.Error:
+            return {}  # not there yet, or busy
+        return {"catalog rows": rows, "catalog MB": sum(_size(one) for one in self.state.glob("catalog.sqlite*")) / MB}
+
+    def _files(self) -> dict[str, float]:
+        by_part: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        for file in _files_below(self.state):
+            part = file.relative_to(self.state).parts[0]
+            kind = "statistics" if part.startswith("statistics") else part
+            kind = kind if kind in ("checkpoints", "segments", "statistics", "cluster", "logs") else "other"
+            by_part[kind] = by_part.get(kind, 0) + 1
+            sizes[kind] = sizes.get(kind, 0) + _size(file)
+        scratch = sizes.pop("cluster", 0) + sizes.pop("logs", 0)
+        statistics = sizes.pop("statistics", 0)
+        return {
+            "files of checkpoints": by_part.get("checkpoints", 0),
+            "files of segments": by_part.get("segments", 0),
+            "other files of the state": by_part.get("other", 0),
+            "state without statistics, MB": sum(sizes.values()) / MB,
+            "statistics, MB": statistics / MB,
+            "logs and scratch files, MB": scratch / MB,
+            "temporary files": sum(1 for _ in _files_below(self.temporary)),
+        }
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Those that are still there when they are looked at: files come and go all the time."""
+    with contextlib.suppress(OSError):
+        for one in list(folder.iterdir()):
+            if one.is_dir() and not one.is_symlink():
+                yield from _files_below(one)
+            elif one.exists():
+                yield one
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _is_java(process: psutil.Process) -> bool:
+    return "java" in _words(process).partition(" ")[0]
+
+
+def _memory(process: psutil.Process) -> float:
+    try:
+        return process.memory_info().rss / MB
+    except psutil.Error:
+        return 0.0
+
+
+def _own_memory(process: psutil.Process) -> float:
+    """What goes when the process goes: not what it shares with those that it was forked from, nor mapped segments."""
+    try:
+        return process.memory_full_info().uss / MB
+    except psutil.Error:
+        return 0.0
