@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -81,6 +81,13 @@ def take_recorded(catalog: Catalog) -> dict[str, tuple[KeptState, ...]]:
         return {}
     catalog.set_meta(_KEPT, "")
     return {name: tuple(KeptState.parse(one) for one in states) for name, states in json.loads(text).items()}
+
+
+def forgotten(catalog: Catalog, operators: Collection[str]) -> dict[str, str]:
+    """What is to be recorded, by key, when these operators begin anew or are gone."""
+    kept = json.loads(catalog.get_meta(_KEPT) or "{}")
+    left = {name: states for name, states in kept.items() if name not in operators}
+    return {_KEPT: json.dumps(left) if left else ""}
 
 
 class HasProgress(Protocol):

@@ -28,7 +28,9 @@ from penstock.engine.handing_over import (
 from penstock.engine.ownership import Owner
 from penstock.engine.repartition import begin, record_tasks, recorded_tasks, under_way
 from penstock.engine.shape import shape_of
+from penstock.engine.state_account import record_kept, take_recorded
 from penstock.errors import PenstockError
+from penstock.monitor.kept_state import KeptState, Kind
 from penstock.topology.definition import TopologyDefinition
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -116,6 +118,8 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     ran(world, "out", "count", "late")
     record_tasks(world.catalog, "count", 4)
     begin(world.catalog, "count", 8)
+    kept = (KeptState(next(iter(Kind)), 3),)
+    record_kept(world.catalog, {"count": kept, "other": kept})
     told = world.start(declared("out"), "count")
     assert [line.split('"')[1] for line in told] == ["count", "counts", "late"]
     assert world.left == {"numbers", "out", "numbers.out"}
@@ -125,6 +129,7 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     assert set(after.ends) == {"numbers.out"}
     assert recorded_tasks(world.catalog) == {}
     assert under_way(world.catalog) is None
+    assert set(take_recorded(world.catalog)) == {"other"}, "nothing is left inside what is gone"
     assert world.start(declared("out")) == ()
 
 
