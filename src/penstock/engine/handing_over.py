@@ -90,16 +90,11 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def check_held(
-    definition: TopologyDefinition,
-    old: OldState,
-    succession: Succession,
-    checkpoints: Checkpoints,
-    store: SegmentStore,
-    catalog: Catalog,
+def check_checkpoints(
+    definition: TopologyDefinition, old: OldState, succession: Succession, checkpoints: Checkpoints
 ) -> None:
-    """Refuse a catalog whose files are not where they are looked for. Without its checkpoint, Spark would count an
-    operator's batches from 0 again, and the catalog would take them for replays of batches it has."""
+    """Refuse checkpoints that are not where they are looked for: Spark would count an operator's batches from 0 again,
+    and the catalog would take them for replays of batches it has."""
     for name in succession.carried:
         if name in old.begun and not checkpoints.has(name):
             raise PenstockError(
@@ -109,14 +104,23 @@ def check_held(
                 f"another topology name). {_MOVED.format('checkpoints')}",
                 definition.operator(name).where,
             )
-    for channel, segments in groupby(catalog.load().segments, lambda one: one.channel):
-        first = next(segments)
-        readers = [name for name in succession.carried if channel in channels_read(old.shape, name)]
-        if readers and not store.has(first.path):
-            give_up = " ".join(f"--forget {name}" for name in readers)
+
+
+def check_segments(
+    definition: TopologyDefinition, old: OldState, succession: Succession, catalog: Catalog, store: SegmentStore
+) -> None:
+    """Refuse segments that are not where they are looked for, while somebody is to read them. Those that were read may
+    be gone: a copy of the catalog that was restored still names them."""
+    known = catalog.load()
+    for channel, segments in groupby(known.segments, lambda one: one.channel):
+        waiting = {name: rows for name in succession.carried if (rows := old.unread.get((name, channel), 0))}
+        next_row = known.ends[channel] - max(waiting.values(), default=0)
+        needed = next((segment for segment in segments if segment.stop_row > next_row), None)
+        if needed is not None and not store.has(needed.path):
+            give_up = " ".join(f"--forget {name}" for name in waiting)
             raise PenstockError(
                 "STATE_DOES_NOT_FIT",
-                f'the catalog knows rows of the channel "{channel}", but {store.root} does not have {first.path}.',
+                f'rows of the channel "{channel}" wait to be read, but {store.root} does not have {needed.path}.',
                 f"Restore it, give up what waits there with {give_up}, or start with a new state folder. "
                 f"{_MOVED.format('segments')}",
                 definition.where,

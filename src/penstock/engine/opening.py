@@ -16,8 +16,9 @@ from penstock.engine.agreement import check_agreement
 from penstock.engine.checkpoints import Checkpoints
 from penstock.engine.handing_over import (
     batches_before,
+    check_checkpoints,
     check_empty,
-    check_held,
+    check_segments,
     check_sinks,
     hand_over,
     read_old_state,
@@ -93,9 +94,10 @@ def open_environment(
     succession = settle(definition, old, declared, forget)
     if is_new:
         check_empty(definition, checkpoints)
-    check_held(definition, old, succession, checkpoints, store, catalog)
+    check_checkpoints(definition, old, succession, checkpoints)
     carried = [definition.operator(name) for name in succession.carried]
     check_agreement(carried, catalog, checkpoints.location, host.spark)
+    check_segments(definition, old, succession, catalog, store)
     check_sinks(definition, old, owner, declared)
 
     claim(state.path, catalog, owner, outside if not settings.catalog else ())

@@ -18,8 +18,9 @@ from penstock.channels.segments import SegmentStore, segment_name
 from penstock.engine.checkpoints import Checkpoints
 from penstock.engine.handing_over import (
     batches_before,
+    check_checkpoints,
     check_empty,
-    check_held,
+    check_segments,
     check_sinks,
     hand_over,
     read_old_state,
@@ -77,7 +78,8 @@ class World:
         shape = shape_of(definition, {})
         old = read_old_state(self.catalog, self.checkpoints)
         succession = settle(definition, old, shape, forget)
-        check_held(definition, old, succession, self.checkpoints, self.store, self.catalog)
+        check_checkpoints(definition, old, succession, self.checkpoints)
+        check_segments(definition, old, succession, self.catalog, self.store)
         check_sinks(definition, old, OWNER, shape)
         layout = channels_of(definition)
         return hand_over(self.catalog, old, succession, shape, layout, self.checkpoints, self.store)
@@ -231,6 +233,17 @@ def test_segments_that_are_not_where_they_are_looked_for_are_refused(world: Worl
     assert "numbers.out" in caught.value.message
     assert "--forget out" in caught.value.hint
     world.start(declared("out"), "out")
+
+
+def test_segments_that_were_read_may_be_gone(world: World) -> None:
+    ran(world, "out", read=20)
+    first, second, third = sorted(path.name for path in (world.folder / "segments" / "numbers.out").iterdir())
+    world.store.delete([f"numbers.out/{first}", f"numbers.out/{second}"])
+    world.start(declared("out"))
+    world.store.delete([f"numbers.out/{third}"])
+    with pytest.raises(PenstockError) as caught:
+        world.start(declared("out"))
+    assert third in caught.value.message
 
 
 def test_nobody_can_forget_what_nobody_knows(world: World) -> None:
