@@ -1,0 +1,88 @@
+"""`penstock run` is found by others from the begin of its start to its very end; Spark is a double."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from control_fixtures import registry
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.cli import run as module
+from penstock.cli.run import Order, run_topology
+from penstock.cli.screen import Screen
+from penstock.cli.stopping import StoppedEarly
+from penstock.cli.summary import Summary
+from penstock.cluster.choice import ClusterChoice
+from penstock.control.registry import Phase, Running, all_running
+from penstock.control.server import served
+from penstock.errors import PenstockError
+
+__all__ = ["registry"]
+
+
+class Quiet(Screen):
+    def tell(self, text: str) -> None: ...
+
+
+@pytest.fixture
+def order(registry: Path) -> Order:
+    topology = Topology("found")
+    topology.sink("out", sinks.noop(), inputs=topology.source("rows", sources.rate(1)))
+    loaded: Any = SimpleNamespace(ship_by_value=lambda: None, folder="/nowhere")
+    return Order(loaded, topology.definition(), ClusterChoice("local"), Settings())
+
+
+def launching(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None = None) -> list[Running]:
+    """A double of Spark's start and end; what others find at the begin of the one and at the end of the other."""
+    seen: list[Running] = []
+
+    @contextmanager
+    def launch(*words: object, **more: object) -> Iterator[Any]:
+        seen.extend(all_running())
+        if problem is not None:
+            raise problem
+        yield SimpleNamespace(stop=lambda drain: True)
+        seen.extend(all_running())  # Spark is being stopped, and the state is not free yet
+
+    monkeypatch.setattr(module, "launch", launch)
+    return seen
+
+
+def test_from_the_begin_of_its_start_to_its_very_end(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = launching(monkeypatch)
+
+    @contextmanager
+    def steered(run: Any, kind: str, stop: Any, goal: Any, entry: Any) -> Iterator[Any]:
+        with served(SimpleNamespace(), "found", "/state", Settings(), entry):  # type: ignore[arg-type]
+            seen.extend(all_running())
+            yield None
+
+    summary = Summary("found", "local", {}, 1.0, (), drained=True)
+    monkeypatch.setattr(module, "steered", steered)
+    monkeypatch.setattr(module.Watch, "until_the_end", lambda watch: (summary, 0))
+    assert run_topology(order, Quiet()) == (summary, 0)
+    assert [one.phase for one in seen] == [Phase.STARTING, Phase.RUNNING, Phase.ENDING]
+    assert all(one.own_process for one in seen)
+    assert seen[1].state == "/state"
+    assert seen[2].how == "Drained: everything that the sources emitted has reached the sinks."
+    assert all_running() == []
+
+
+def test_one_that_is_stopped_while_it_starts_is_gone_afterwards(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = launching(monkeypatch, StoppedEarly())
+    summary, code = run_topology(order, Quiet())
+    assert (summary.operators, code) == ((), 0)
+    assert [one.phase for one in seen] == [Phase.STARTING]
+    assert all_running() == []
+
+
+def test_one_that_fails_is_gone_afterwards(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    launching(monkeypatch, PenstockError("CLUSTER_FAILED", "it is away.", "Look for it."))
+    with pytest.raises(PenstockError, match="it is away"):
+        run_topology(order, Quiet())
+    assert all_running() == []
