@@ -49,7 +49,7 @@ class Cutter:
         self._about(path)
         try:
             if self._format == "parquet":
-                return self._cut_groups(path, start, least)
+                return _cut_groups(self._groups_of(path), start, least)
             if self._format == "csv":
                 return self._cut_csv(path, start, least)
             return self._cut_lines(path, start + least)
@@ -66,12 +66,12 @@ class Cutter:
         return [Part(low, high) for low, high in zip([start, *cuts], [*cuts, stop], strict=True)]
 
     def bytes_between(self, path: str, start: int, stop: int | None, whole: int) -> int:
-        """Bytes of a part; `whole` is the size of the file. Of row groups that nobody has looked at yet: all of it."""
+        """Bytes of a part; `whole` is the size of the file."""
         if self._format != "parquet":
             return max((whole if stop is None else stop) - start, 1)
         if start == 0 and stop is None:
             return max(whole, 1)
-        return max(sum(self._groups[start:stop]) if path == self._path else whole, 1)
+        return max(sum(self._groups_of(path)[start:stop]), 1)
 
     def _about(self, path: str) -> None:
         if path != self._path:
@@ -82,17 +82,18 @@ class Cutter:
         index = bisect.bisect_left(self._starts, least)
         return self._starts[index] if index < len(self._starts) else None
 
-    def _cut_groups(self, path: str, start: int, least: int) -> int | None:
+    def _groups_of(self, path: str) -> list[int]:
+        """The bytes of each row group; none if the footer cannot be read (now)."""
+        self._about(path)
         if not self._groups:
-            with FileBytes(self._fs, path).random_access() as file:
-                metadata = pq.ParquetFile(file).metadata
-            self._groups = [_stored_bytes(metadata.row_group(index)) for index in range(metadata.num_row_groups)]
-        seen = 0
-        for index in range(start, len(self._groups) - 1):
-            seen += self._groups[index]
-            if seen >= least:
-                return index + 1
-        return None
+            try:
+                with FileBytes(self._fs, path).random_access() as file:
+                    metadata = pq.ParquetFile(file).metadata
+                    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+            except (OSError, pa.ArrowException):
+                return []
+            self._groups = [_stored_bytes(group) for group in groups]
+        return self._groups
 
     def _cut_lines(self, path: str, at: int) -> int | None:
         with FileBytes(self._fs, path).random_access() as file:
@@ -130,6 +131,15 @@ class Cutter:
                 if known is not None:
                     return known
         return None
+
+
+def _cut_groups(groups: Sequence[int], start: int, least: int) -> int | None:
+    seen = 0
+    for index in range(start, len(groups) - 1):
+        seen += groups[index]
+        if seen >= least:
+            return index + 1
+    return None
 
 
 def _stored_bytes(group: pq.RowGroupMetaData) -> int:

@@ -129,6 +129,7 @@ def test_a_part_that_is_replayed_has_the_same_rows(format: str, large: Path, cat
         later = again.run(end)
         assert [n for _, _, rows in later for n in rows] == [n for _, _, rows in batches[index + 1 :] for n in rows]
         assert again.feed.latest() == batches[-1][1], "the end of everything is the same text"
+        assert max(len(rows) for _, _, rows in later) <= max(len(rows) for _, _, rows in batches) * 1.2
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "parquet"])
