@@ -31,6 +31,7 @@ ON_THE_WALL = {
     "channels/catalog.py": "when a batch was published, for people who look into the database",
     "channels/fence.py": "since when a driver has had the catalog, for people",
     "cli/steering.py": "the command line is another process than the run: for how long it has run, what is asked for",
+    "cluster/pages.py": "until when a token is good, which another process reads",
     "control/registry.py": "when a run was started, for other processes",
     "control/steering.py": "a history is asked for, and answered, by the clock on the wall",
     "engine/runtime.py": "when an event happened, for people",

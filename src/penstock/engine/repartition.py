@@ -105,7 +105,7 @@ def enter_rewriting(environment: Environment, operator: str) -> None:
     """Spark counts the rewriting of state as a batch of its own. It is entered in the catalog as one without rows, so
     that the batches of both are the same."""
     log, channels = environment.checkpoint_log(operator), environment.channels
-    batch, now = log.finished(), time.time()
+    batch, now = log.finished(), run_time()
     last = channels.last_batch(operator)
     if batch > (-1 if last is None else last):
         report = BatchReport(operator, batch, now, now, 0, {}, (), ends=log.ends(batch, of_source=False) or {})
