@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -63,14 +64,16 @@ def run(seed: int, faults: int, without: Sequence[str]) -> Result:
 
     scenario = scenario_of(seed, faults, without)
     tell(f"seed {seed}: topology {scenario.shape}, catalog in {scenario.catalog}")
-    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder:
-        campaign = Campaign(Path(folder), seed, RATE, scenario, tell=tell)
-        problem = ""
-        try:
-            campaign.run()
-        except AssertionError as wrong:
-            problem = str(wrong)
-            print(problem, file=sys.stderr)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-faults-"))
+    campaign = Campaign(folder, seed, RATE, scenario, tell=tell)
+    problem = ""
+    try:
+        campaign.run()
+    except AssertionError as wrong:
+        problem = str(wrong)
+        tell(f"{problem}\nWhat the drivers said is kept in {folder}.")
+    else:
+        shutil.rmtree(folder)
     return Result(seed, time.monotonic() - began, campaign, problem)
 
 

@@ -68,7 +68,8 @@ class DriverProcess:
             campaign.outcomes[said.get("status") or said["error"]] += 1
 
     def check(self) -> None:
-        assert self.process.poll() is None, f"the driver ended with {self.process.returncode}\n{self.tail()}"
+        name, code = self.config["name"], self.process.poll()
+        assert code is None, f'the driver of "{name}" ended with {code}\n{self.tail()}'
 
     def await_word(self, word: str, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds

@@ -4,6 +4,7 @@ noticed. Without Spark: the sinks' files are written here."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_campaign import Campaign, Scenario
 from fault_topologies import ANSWERS, COPIES, JOINED, REFUSED, check
 from steered import CONTENT
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.records import NewSegment
 
 ROWS, BATCH = 400, 100
 KEYS = CONTENT.rows(0, ROWS).column("key").to_pylist()
@@ -124,3 +129,20 @@ def test_a_count_that_fell_is_noticed(tmp_path: Path) -> None:
     sinks["counts"].insert(0, [{"key": KEYS[0], "count": ROWS}])
     with pytest.raises(AssertionError, match="fell"):
         check("counted", write(tmp_path, sinks), EMITTED)
+
+
+def test_files_that_are_left_are_noticed_and_those_that_are_needed_are_not(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, 1, 100, Scenario("counted", "sqlite", ()))
+    segments, staging = tmp_path / "disk/shared/segments/ch", tmp_path / "disk/out/rows/_staging"
+    for folder in (segments, staging, tmp_path / "disk/state"):
+        folder.mkdir(parents=True)
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/disk/state/catalog.sqlite", "faulty")
+    catalog.publish("events", 0, [NewSegment("ch", "ch/known.arrow", 1, 8, "local/0", 0.0, 0.0)], "{}", {})
+    catalog.close()
+    (segments / "known.arrow").touch()
+    assert campaign._leftovers() == []
+    left = [campaign.temporary / "socket", staging / "part.parquet", segments / "orphan.arrow"]
+    for file in left:
+        file.touch()
+    assert sorted(campaign._leftovers()) == sorted(map(str, left))
+    shutil.rmtree(campaign.temporary)
