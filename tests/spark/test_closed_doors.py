@@ -111,7 +111,8 @@ def test_only_their_owner_can_read_the_files_of_a_run(
     elsewhere = {name: str(tmp_path / name) for name in ("segments", "checkpoints")}
     settings = replace(TEST_SETTINGS, **elsewhere) if where == "elsewhere" else TEST_SETTINGS
     state = tmp_path / "state-0"
-    state.mkdir(mode=0o755)  # a folder that its user had made before
+    for folder in (state, *map(Path, elsewhere.values())):
+        folder.mkdir(mode=0o755)  # its user had made it before
     before = os.umask(0)
     try:
         with running(steered(tmp_path / "out", 300), local_host, settings=settings) as run:
