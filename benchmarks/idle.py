@@ -22,8 +22,8 @@ from penstock import Settings, Topology, sinks, sources
 from penstock.cli.run_view import view_of
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
-from penstock.engine.launch import launch
-from penstock.engine.runtime import Run
+from penstock.engine.run.launching import launch
+from penstock.engine.run.run import Run
 
 METHOD = """\
 {pipelines} pipelines of {operators} operators (a rate source, maps, a sink that counts), each operator a query of its

@@ -28,17 +28,17 @@ from live_load import (
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Slot
-from penstock.cluster.plan import Plan
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.enact import Status
-from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
-from penstock.engine.state_sizes import state_bytes
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+from penstock.engine.state.sizes import state_bytes
 from penstock.monitor.live import LiveStatistics
+from penstock.monitor.report import BatchReport
+from penstock.plans import requests as plans
+from penstock.plans.enacting import Status
+from penstock.plans.plan import Plan
 
 HERE = str(Path(__file__).parent)
 #: Seconds between the starts of two batches of an operator: plain's rate source gives rows once a second.

@@ -22,9 +22,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.spark_internals import SparkInternals, end_jvm, repartition_state
-from penstock.engine.state_placement import StatePartition
-from penstock.engine.state_sizes import state_bytes
+from penstock.engine.spark.internals import SparkInternals, end_jvm, repartition_state
+from penstock.engine.spark.state_placement import StatePartition
+from penstock.engine.state.sizes import state_bytes
 
 HERE = str(Path(__file__).parent)
 #: Seconds over which the first rows, which fill the state, are due.

@@ -25,11 +25,11 @@ from results import Bar, finish, machine, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport
-from penstock.engine.monitoring import Monitoring
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.measuring import Monitoring
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+from penstock.monitor.report import BatchReport
 
 METHOD = """\
 Source (generated numbers, all due at once) -> three maps -> a sink that counts, one instance each, on a local cluster

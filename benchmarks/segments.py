@@ -20,7 +20,7 @@ from results import machine, write_results
 from penstock import sources
 from penstock.channels.keys import sort_by_group
 from penstock.channels.segments import SegmentFile, SegmentStore
-from penstock.engine.instance import in_handy_batches
+from penstock.engine.executor.instance import in_handy_batches
 
 ROUNDS = 5
 ROWS, BATCH = 1_000_000, 50_000

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 
 ROWS_A_BATCH = 10
 PARTS = ("latestOffset", "getOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")

@@ -2,7 +2,7 @@
 
     python benchmarks/state_store.py [--rounds 3] [--sentences 2000000]
 
-What is measured decides the settings in engine/session.py.
+What is measured decides the settings in engine/spark/session.py.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from stela_tables import at_zero, middle, plot, table
 from penstock import Topology
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 from penstock.sources.specs import RateSource
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.strategies.scaling.measure import Sample

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
-from penstock.cluster.plan import Plan, diff
-from penstock.controller.measured_load import measured_load
-from penstock.controller.timeline import Timeline
-from penstock.engine.changing import Changes
-from penstock.engine.enact import Status
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
+from penstock.plans.enacting import Status
+from penstock.plans.plan import Plan, diff
 from penstock.settings import Settings
 from penstock.strategies.scaling.best import best
 from penstock.strategies.scaling.congestion import congested

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from penstock.control.registry import FOLDER_VARIABLE
+from penstock.api.discovery import FOLDER_VARIABLE
 
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")

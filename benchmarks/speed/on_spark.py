@@ -29,9 +29,9 @@ from top_n import BOARD, best_of_boards
 
 from penstock import Settings, Topology, aggregates, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 from penstock.topology.declare import Output
 from penstock.topology.definition import Keyed
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock import aggregates, sinks, sources
-    from penstock.control.handle import Handle
+    from penstock.api.handle import Handle
     from penstock.errors import PenstockError
     from penstock.settings import Settings
     from penstock.topology.declare import Output, Topology
@@ -32,8 +32,8 @@ _HOMES = {
 
 def run(topology: Topology, cluster: str | None = None, **options: Any) -> Handle:
     """Start a topology in this process and return at once, with a handle to read and steer it: see
-    `penstock.control.handle.run` for the options."""
-    from penstock.control.handle import run as start
+    `penstock.api.handle.run` for the options."""
+    from penstock.api.handle import run as start
 
     return start(topology, cluster, **options)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.cluster.plan import MoveTask, SetInstances, diff
-from penstock.engine.enact import GiveUp, Interruption, Move, Placed
 from penstock.errors import PenstockError
+from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
+from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.topology.definition import TopologyDefinition
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fake_steering import FakeSteering
 
-from penstock.control.registry import FOLDER_VARIABLE, Running
-from penstock.control.server import served
+from penstock.api.discovery import FOLDER_VARIABLE, Running
+from penstock.api.server import served
 from penstock.settings import Settings
 
 

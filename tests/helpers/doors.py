@@ -99,7 +99,7 @@ def name_of(process: psutil.Process) -> str:
         "deploy.worker.Worker": "worker",
         "CoarseGrainedExecutorBackend": "executor",
         "SparkSubmit": "driver JVM",
-        "penstock.engine.worker_daemon": "Python workers",
+        "penstock.engine.executor.worker_daemon": "Python workers",
     }
     return next((name for part, name in known.items() if part in line), "Python driver")
 

@@ -1,18 +1,18 @@
-"""A double of `penstock.control.steering.Steering`: answers of the right shape, without a run behind them."""
+"""A double of `penstock.api.steering.Steering`: answers of the right shape, without a run behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.api.operations import Operation, Operations
+from penstock.api.shapes import proposal_as_json
+from penstock.autoscaler.proposals import Proposal
 from penstock.cluster.model import Machine, Slot
-from penstock.cluster.plan import AddMachine, Plan, SetInstances
-from penstock.control.operations import Operation, Operations
-from penstock.control.shapes import proposal_as_json
-from penstock.controller.proposals import Proposal
-from penstock.engine.enact import Outcome, Status
 from penstock.errors import PenstockError
 from penstock.monitor.history import HistoryQuery
+from penstock.plans.enacting import Outcome, Status
+from penstock.plans.plan import AddMachine, Plan, SetInstances
 from penstock.strategies.scaling.registry import strategy as known_strategy
 
 Json = dict[str, Any]

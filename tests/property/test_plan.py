@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.cluster.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply, check, diff, target
+from penstock.plans.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply, check, diff, target
 from penstock.strategies.mapping.round_robin import round_robin
 
 CLUSTER = Cluster.of(["a", "b", "c"], 2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.cluster.repair import follow_instances, repair
+from penstock.plans.repair import follow_instances, repair
 
 SLOTS = Cluster.of(["a", "b", "c"], 2).slots
 TASKS = 7

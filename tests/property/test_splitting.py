@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.channels.records import Segment
 from penstock.cluster.model import Cluster, Slot
-from penstock.engine.splitting import (
+from penstock.engine.message.shares import (
     Bundle,
     Descriptor,
     InputRange,

@@ -19,16 +19,16 @@ from steered import steered
 from written_rows import WAIT
 
 from penstock import Settings
+from penstock.api.steering import Steering
 from penstock.cluster.attached import AttachedCluster
 from penstock.cluster.model import Machine, Slot
-from penstock.cluster.plan import AddMachine, Plan, SetInstances
 from penstock.cluster.provider import Executors
-from penstock.control.steering import Steering
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+from penstock.plans import requests as plans
+from penstock.plans.plan import AddMachine, Plan, SetInstances
 
 SETTINGS = Settings(batch_interval=0.5, batch_linger=0.05, retention_seconds=1, drain_seconds=120)
 

@@ -18,9 +18,9 @@ from penstock import Settings, Topology
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.model import Placement
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 from penstock.topology.definition import TopologyDefinition
 
 HERE = Path(__file__).parent

@@ -19,15 +19,15 @@ from fault_topologies import SHAPES, build
 
 from penstock import PenstockError, Settings
 from penstock.cluster.local import LocalCluster
-from penstock.cluster.plan import Plan
 from penstock.cluster.provider import Provider
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+from penstock.monitor.report import BatchReport
+from penstock.plans import requests as plans
+from penstock.plans.plan import Plan
 
 SETTINGS = {
     "batch_interval": 0.5,

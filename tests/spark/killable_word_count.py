@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 
 CONTENT = sources.sentences(words=5, vocabulary=300, seed=11)
 RATE = 2_000

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
 from penstock.workloads import service_time
 
 NUMBERS = "id long, value double"

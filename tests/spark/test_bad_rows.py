@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 NUMBERS = "id long, value double"
 ROWS = 1_000

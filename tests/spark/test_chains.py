@@ -15,10 +15,10 @@ from written_rows import WAIT
 
 from penstock import Topology, aggregates, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.enact import Status
-from penstock.engine.runtime import Run
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.plans import requests as plans
+from penstock.plans.enacting import Status
 
 CHAIN = ("numbers", "odd", "named", "out")
 

@@ -11,11 +11,11 @@ from written_rows import WAIT
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.enact import Status
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.plans import requests as plans
+from penstock.plans.enacting import Status
 
 RATE = 200
 #: A change that is seen too late must not hold up the tests for long.

@@ -20,10 +20,10 @@ from doors import Door, command_lines, doors, family, sockets, status_of, try_ev
 from steered import check_everything, steered
 from written_rows import WAIT
 
-from penstock.control.registry import FOLDER_VARIABLE
-from penstock.control.server import served
-from penstock.control.steering import Steering
-from penstock.engine.host import SparkHost
+from penstock.api.discovery import FOLDER_VARIABLE
+from penstock.api.server import served
+from penstock.api.steering import Steering
+from penstock.engine.spark.host import SparkHost
 
 #: Rows have a key like this one.
 ROW = rb"key-\d"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.control.registry import FOLDER_VARIABLE
+from penstock.api.discovery import FOLDER_VARIABLE
 
 TOPOLOGY = Path(__file__).with_name("slow_middle.py")
 SETTINGS = {

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from written_rows import WAIT, rows_of
 
 from penstock import PenstockError, Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 TOTALS = "start timestamp, key string, total long"
 

@@ -9,7 +9,7 @@ import pytest
 from test_results import EXAMPLES, WAIT, finite
 
 from penstock import sinks
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 ROWS = 400
 

@@ -10,7 +10,7 @@ from fault_surroundings import SmallDisk
 from steered import check_everything, steered
 from written_rows import WAIT
 
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 from penstock.monitor.events import EventKind
 
 

@@ -18,7 +18,7 @@ from written_rows import WAIT, column_of, rows_of
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 from penstock.workloads import service_time
 
 NUMBERS = "id long, value double"

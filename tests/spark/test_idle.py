@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayClient
 from written_rows import WAIT
 
 from penstock import Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 OPERATORS = 12
 ROWS = 5

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock import Topology, sinks, sources
+from penstock.api.prometheus import exposition
+from penstock.api.status import status_of
 from penstock.cli.summary import summarize
 from penstock.cli.summary_page import end
-from penstock.control.prometheus import exposition
-from penstock.control.status import status_of
-from penstock.engine.host import SparkHost
-from penstock.engine.manifest import BatchReport
-from penstock.engine.runtime import Run
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
 from penstock.monitor.history import HistoryQuery
+from penstock.monitor.report import BatchReport
 
 WAIT = 120
 SCHEMA = "key string, at timestamp"

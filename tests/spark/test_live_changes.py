@@ -19,12 +19,12 @@ from written_rows import WAIT
 from penstock import PenstockError
 from penstock.cluster import standalone
 from penstock.cluster.model import Placement, Slot
-from penstock.cluster.plan import MoveTask, Plan, RemoveMachine, SetInstances, diff
-from penstock.controller import plans
-from penstock.engine.changing import Changes
-from penstock.engine.enact import Outcome, Status
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
+from penstock.engine.change.changes import Changes
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.plans import requests as plans
+from penstock.plans.enacting import Outcome, Status
+from penstock.plans.plan import MoveTask, Plan, RemoveMachine, SetInstances, diff
 
 RATE = 500.0
 #: Two processes of tests on two cores: a machine with two executors may take minutes to come up.

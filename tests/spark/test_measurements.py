@@ -17,7 +17,7 @@ from steered import by_batch
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement, Slot
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 from penstock.monitor.history import HistoryQuery
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.store import StatisticsStore

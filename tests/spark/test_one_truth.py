@@ -16,7 +16,7 @@ from written_rows import WAIT, column_of
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 #: Apart, so that there is a channel with segments that could be swept.
 APART = dataclasses.replace(TEST_SETTINGS, chaining="off")

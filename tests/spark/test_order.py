@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from written_rows import WAIT
 
 from penstock import Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 ROWS = 12_000
 EVENT = "id long, key string"

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 
 def split(batch: pa.RecordBatch) -> pa.RecordBatch:

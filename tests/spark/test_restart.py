@@ -20,7 +20,7 @@ from killable_word_count import CONTENT, split
 from test_results import WAIT, count, written
 
 from penstock import PenstockError, Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 
 HERE = Path(__file__).parent
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Topology, sinks, sources
-from penstock.engine.host import SparkHost
+from penstock.engine.spark.host import SparkHost
 from penstock.topology.definition import Sink, Source, TopologyDefinition
 
 WAIT = 150

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.control.registry import FOLDER_VARIABLE
+from penstock.api.discovery import FOLDER_VARIABLE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "word_count.py"
 WAIT = 240.0

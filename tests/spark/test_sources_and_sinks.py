@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.sink_writers import JdbcWriter
+from penstock.engine.query.sink_writers import JdbcWriter
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
 
 NUMBERS = "id long, value double"
 

@@ -13,10 +13,11 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cluster.provider import Executor
-from penstock.engine import spark_internals
-from penstock.engine.bundle import warm
-from penstock.engine.host import SparkHost
-from penstock.engine.spark_internals import (
+from penstock.engine.executor.bundle import warm
+from penstock.engine.executor.worker import executor_id
+from penstock.engine.spark import internals as spark_internals
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.spark.internals import (
     HadoopFiles,
     QueryIdentity,
     SparkInternals,
@@ -26,8 +27,7 @@ from penstock.engine.spark_internals import (
     repartition_state,
     stateful_nodes,
 )
-from penstock.engine.state_placement import StatePartition
-from penstock.engine.worker import executor_id
+from penstock.engine.spark.state_placement import StatePartition
 
 WAIT = 60
 

@@ -20,10 +20,10 @@ from steered import check_everything, steered
 
 import penstock
 from penstock import Settings
-from penstock.control.registry import FOLDER_VARIABLE, Running, find
-from penstock.control.server import served
-from penstock.control.steering import Steering
-from penstock.engine.host import SparkHost
+from penstock.api.discovery import FOLDER_VARIABLE, Running, find
+from penstock.api.server import served
+from penstock.api.steering import Steering
+from penstock.engine.spark.host import SparkHost
 
 WAIT = 120.0
 SETTINGS = Settings(

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.control.registry import FOLDER_VARIABLE
-from penstock.engine.state_folder import StateFolder
+from penstock.api.discovery import FOLDER_VARIABLE
+from penstock.engine.state.folder import StateFolder
 
 SECONDS = 150.0
 FLOW = """\

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from written_rows import WAIT, rows_of
 
 from penstock import PenstockError, Topology, sinks, sources
-from penstock.engine.host import SparkHost
-from penstock.engine.java_callbacks import Feed
-from penstock.engine.unplaced import FeedServer, UnplacedStreams, _Reader
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.spark.java_callbacks import Feed
+from penstock.engine.spark.unplaced import FeedServer, UnplacedStreams, _Reader
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from test_results import WAIT, written
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.engine.host import SparkHost
-from penstock.engine.runtime import Run
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
 
 ROWS = 300
 Running = Callable[..., Iterator[Run]]

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 import penstock
+from penstock.api.steering import Steering
 from penstock.clock import Clock, meant, run_time, shown
 from penstock.cluster.model import Cluster, Placement
-from penstock.control.steering import Steering
-from penstock.engine.arrangement import Arrangement
-from penstock.engine.feeds import Seats
-from penstock.engine.splitting import Bundle
+from penstock.engine.message.shares import Bundle
+from penstock.engine.query.feeds import Seats
+from penstock.engine.run.arrangement import Arrangement
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
 
@@ -32,10 +32,10 @@ ON_THE_WALL = {
     "channels/fence.py": "since when a driver has had the catalog, for people",
     "cli/steering.py": "the command line is another process than the run: for how long it has run, what is asked for",
     "cluster/pages.py": "until when a token is good, which another process reads",
-    "control/registry.py": "when a run was started, for other processes",
-    "control/steering.py": "a history is asked for, and answered, by the clock on the wall",
-    "engine/runtime.py": "when an event happened, for people",
-    "engine/state_folder.py": "it is compared with a file's time",
+    "api/discovery.py": "when a run was started, for other processes",
+    "api/steering.py": "a history is asked for, and answered, by the clock on the wall",
+    "engine/run/run.py": "when an event happened, for people",
+    "engine/state/folder.py": "it is compared with a file's time",
 }
 
 Set = Callable[[float], None]
@@ -91,8 +91,8 @@ time.time = lambda: real() + ahead[0]
 from types import SimpleNamespace
 from penstock import sources
 from penstock.cluster.model import Slot
-from penstock.engine.feeds import RateFeed, Seats
-from penstock.engine.splitting import Bundle
+from penstock.engine.query.feeds import RateFeed, Seats
+from penstock.engine.message.shares import Bundle
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
 gate = SimpleNamespace(add=lambda feed: None, closed=False)

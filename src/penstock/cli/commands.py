@@ -16,8 +16,8 @@ from penstock.errors import PenstockError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
+    from penstock.autoscaler.goals import Goal
     from penstock.cluster.choice import ClusterChoice
-    from penstock.controller.goals import Goal
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output instead of text.")
 
@@ -97,9 +97,9 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     Ctrl-C or SIGTERM stops it in order: what is under way still reaches the sinks. Ctrl-C again stops it at once.
     """
+    from penstock.autoscaler.goals import settings_for
     from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
-    from penstock.controller.goals import settings_for
 
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     settings = _settings(assignments, cores, strategy)
@@ -191,7 +191,7 @@ def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | N
 
 def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:
     """What the topology is to reach by itself, if it is."""
-    from penstock.controller.goals import Goal, require_machines
+    from penstock.autoscaler.goals import Goal, require_machines
 
     if throughput is None and machines_max is None:
         return None

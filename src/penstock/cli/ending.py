@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.registry import Phase, Running, all_running
+from penstock.api.discovery import Phase, Running, all_running
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.control.client import Client
+    from penstock.api.client import Client
 
 POLL = 0.1
 Json = dict[str, Any]

@@ -6,6 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.api.discovery import Entry
+from penstock.api.steered import found_from_the_start, steered
+from penstock.api.steering import Steering
+from penstock.autoscaler.goals import Goal
 from penstock.cli.loader import Loaded
 from penstock.cli.run_view import view_of, waiting_rows
 from penstock.cli.screen import Screen
@@ -14,12 +18,8 @@ from penstock.cli.summary import Summary, nothing_ran, summarize
 from penstock.cli.summary_page import end
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
-from penstock.control.registry import Entry
-from penstock.control.steered import found_from_the_start, steered
-from penstock.control.steering import Steering
-from penstock.controller.goals import Goal
-from penstock.engine.launch import launch
-from penstock.engine.runtime import Run
+from penstock.engine.run.launching import launch
+from penstock.engine.run.run import Run
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli.view import Latency, OperatorView, View
 from penstock.clock import run_time
-from penstock.engine.runtime import Run
+from penstock.engine.run.run import Run
 from penstock.topology.definition import Operator, Sink, Source
 
 

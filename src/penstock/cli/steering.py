@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.api.discovery import Phase, Running, all_running, find
 from penstock.cli.commands import JSON, Outcome, penstock
 from penstock.cli.durations import DURATION
 from penstock.clock import wall_time
-from penstock.control.registry import Phase, Running, all_running, find
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.control.client import Client
+    from penstock.api.client import Client
 
 #: Seconds that one question waits for the next event.
 LONG_POLL = 10.0
@@ -46,7 +46,7 @@ def _client(name: str | None) -> Iterator[Client]:
 
 
 def _connected(running: Running) -> Client:
-    from penstock.control.client import Client
+    from penstock.api.client import Client
 
     return Client(running)
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from penstock.api.discovery import Running
 from penstock.cli.live import live_table
 from penstock.cli.numbers import NOTHING, plural, seconds
 from penstock.cli.screen import PLAIN_WIDTH
 from penstock.cli.view import view_from
-from penstock.control.registry import Running
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLOT_WIDTH = 40

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cli.where import Places, places_of
 from penstock.clock import run_time
-from penstock.engine.runtime import Run
+from penstock.engine.run.run import Run
 from penstock.monitor.kept_state import KeptState, left_inside
 from penstock.monitor.live import Latency, OperatorRates
 from penstock.topology.definition import Sink, Source

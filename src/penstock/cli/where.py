@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
-from penstock.engine.runtime import Run
+from penstock.engine.run.run import Run
 
 #: Rows that come out of Spark SQL are reported by task, not by slot.
 _TASK = "task/"

@@ -11,8 +11,8 @@ from itertools import pairwise
 from ddsketch import DDSketch
 
 from penstock.clock import run_time
-from penstock.engine.manifest import BatchReport
 from penstock.monitor.kept_state import KeptState
+from penstock.monitor.report import BatchReport
 
 #: Latency is known to this relative error.
 LATENCY_ERROR = 0.01

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channels.layout import channel_name
-from penstock.engine.manifest import BatchReport, BundleReport, sums
 from penstock.monitor.latency import LatencySketch
+from penstock.monitor.report import BatchReport, BundleReport, sums
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Sample, SlotWork, StateSize, Waiting, Way
 from penstock.topology.definition import TopologyDefinition
 

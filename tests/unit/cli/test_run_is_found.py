@@ -12,14 +12,14 @@ import pytest
 from control_fixtures import registry
 
 from penstock import Settings, Topology, sinks, sources
+from penstock.api.discovery import Phase, Running, all_running
+from penstock.api.server import served
 from penstock.cli import run as module
 from penstock.cli.run import Order, run_topology
 from penstock.cli.screen import Screen
 from penstock.cli.stopping import StoppedEarly
 from penstock.cli.summary import Summary
 from penstock.cluster.choice import ClusterChoice
-from penstock.control.registry import Phase, Running, all_running
-from penstock.control.server import served
 from penstock.errors import PenstockError
 
 __all__ = ["registry"]

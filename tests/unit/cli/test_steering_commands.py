@@ -13,13 +13,13 @@ import pytest
 from control_fixtures import registry, running, steering
 from fake_steering import STATUS, FakeSteering
 
+from penstock.api.discovery import Running
+from penstock.api.operations import Operation
+from penstock.api.server import served
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
 from penstock.cli.steering_pages import plot
-from penstock.control.operations import Operation
-from penstock.control.registry import Running
-from penstock.control.server import served
-from penstock.engine.enact import Outcome, Status
+from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
 
 __all__ = ["registry", "running", "steering"]

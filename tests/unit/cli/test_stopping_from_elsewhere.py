@@ -17,10 +17,10 @@ import pytest
 from control_fixtures import registry
 from fake_steering import FakeSteering
 
+from penstock.api.client import Client
+from penstock.api.discovery import Phase, all_running, starting
+from penstock.api.server import served
 from penstock.cli.main import main
-from penstock.control.client import Client
-from penstock.control.registry import Phase, all_running, starting
-from penstock.control.server import served
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 
@@ -30,7 +30,7 @@ Command = Callable[..., tuple[int, str]]
 #: A process that is starting a topology, and takes its time to end after it has let go of everything.
 STARTING = """
     import signal, sys, time
-    from penstock.control.registry import starting
+    from penstock.api.discovery import starting
     from pathlib import Path
 
     class Stopped(BaseException):

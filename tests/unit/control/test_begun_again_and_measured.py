@@ -10,10 +10,10 @@ import pytest
 from fake_steering import PROPOSAL
 from monitor_fakes import DEFINITION
 
-from penstock.control.measuring import Measuring
-from penstock.control.operations import Operation, State
-from penstock.control.steering import Steering
-from penstock.engine.enact import Outcome, Status
+from penstock.api.operations import Operation, State
+from penstock.api.steering import Steering
+from penstock.autoscaler.effect import Measuring
+from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
 
 FAULT = Outcome(PROPOSAL.plan, Status.ROLLED_BACK, "CLUSTER_FAILED: it died", error="CLUSTER_FAILED")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.control import handle as module
-from penstock.control.handle import Handle
+from penstock.api import handle as module
+from penstock.api.handle import Handle
 
 
 def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:

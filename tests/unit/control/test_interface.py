@@ -11,7 +11,7 @@ from fake_steering import FakeSteering
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from penstock.control.interface import STATUS_OF, interface
+from penstock.api.interface import STATUS_OF, interface
 from penstock.errors import ERRORS
 
 TOKEN = "the-token"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from fake_steering import PROPOSAL
 
-from penstock.control.operations import MOST_WAITING, Operation, Operations, State
-from penstock.controller.proposals import Proposal
-from penstock.engine.enact import Outcome, Status
+from penstock.api.operations import MOST_WAITING, Operation, Operations, State
+from penstock.autoscaler.proposals import Proposal
 from penstock.errors import PenstockError
+from penstock.plans.enacting import Outcome, Status
 
 WAIT = 10.0
 

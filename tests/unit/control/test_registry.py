@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.registry import Phase, Running, _is_held, all_running, find, registered, registry_folder, starting
+from penstock.api.discovery import Phase, Running, _is_held, all_running, find, registered, registry_folder, starting
 from penstock.errors import PenstockError
 
 

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from fake_steering import STATUS, FakeSteering
 
-from penstock.control.client import Client
-from penstock.control.gate import MOST_BYTES
-from penstock.control.registry import Running, all_running
-from penstock.control.server import served
+from penstock.api.client import Client
+from penstock.api.discovery import Running, all_running
+from penstock.api.gate import MOST_BYTES
+from penstock.api.server import served
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 

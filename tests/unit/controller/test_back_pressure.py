@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from penstock.controller.back_pressure import without_back_pressure
+from penstock.autoscaler.back_pressure import without_back_pressure
 from penstock.strategies.scaling.congestion import congested
 from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.scaling.rules import PAPER

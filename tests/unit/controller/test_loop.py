@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
 
+from penstock.autoscaler.goals import Goal, Grow, Shrink, Stay, require_machines, rules_for, wish
+from penstock.autoscaler.guards import Situation, cooldown, first_veto, not_while_paused, one_at_a_time, quota
+from penstock.autoscaler.loop import Controller
+from penstock.autoscaler.measured_load import measured_load
 from penstock.cluster.model import Cluster
-from penstock.controller.goals import Goal, Grow, Shrink, Stay, require_machines, rules_for, wish
-from penstock.controller.guards import Situation, cooldown, first_veto, not_while_paused, one_at_a_time, quota
-from penstock.controller.loop import Controller
-from penstock.controller.measured_load import measured_load
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot

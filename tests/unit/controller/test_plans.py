@@ -6,8 +6,8 @@ import pytest
 
 from penstock import PenstockError
 from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.cluster.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply
-from penstock.controller import plans
+from penstock.plans import requests as plans
+from penstock.plans.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply
 
 CLUSTER = Cluster.of(["a", "b", "c"], 1)
 A, B, C = CLUSTER.slots

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from monitor_fakes import A0, A1, B0, B1, CLUSTER, DEFINITION, PLACEMENT
 
+from penstock.autoscaler import proposals
+from penstock.autoscaler.measured_load import bare_load, measured_load, youth
 from penstock.cluster.model import Cluster
-from penstock.cluster.plan import AddMachine, RemoveMachine, SetInstances
-from penstock.controller import plans, proposals
-from penstock.controller.measured_load import bare_load, measured_load, youth
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
+from penstock.plans import requests as plans
+from penstock.plans.plan import AddMachine, RemoveMachine, SetInstances
 from penstock.strategies.scaling.rules import Rules
 
 NEW = Cluster.of(["c"], 2).machines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.controller.timeline import Timeline, rates_of
+from penstock.autoscaler.timeline import Timeline, rates_of
 
 
 def test_batches_at_their_usual_pace_are_an_even_rate() -> None:

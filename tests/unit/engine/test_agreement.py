@@ -15,9 +15,9 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, Channels
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import SegmentStore
-from penstock.engine import repartition
-from penstock.engine.agreement import check_agreement, check_batch
-from penstock.engine.checkpoint_log import CheckpointLog
+from penstock.engine.change import repartition
+from penstock.engine.state.agreement import check_agreement, check_batch
+from penstock.engine.state.checkpoint_log import CheckpointLog
 from penstock.topology.definition import Operator, TopologyDefinition
 
 

@@ -9,9 +9,9 @@ import pytest
 from penstock import Topology, sinks, sources
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Cluster, Placement
-from penstock.engine import arrangement
-from penstock.engine.arrangement import Arrangement
-from penstock.engine.observing import Seen
+from penstock.engine.run import arrangement
+from penstock.engine.run.arrangement import Arrangement
+from penstock.engine.run.observation import Seen
 from penstock.topology.definition import TopologyDefinition
 
 CLUSTER = Cluster.of(["a", "b"], 1, cores=2)

@@ -12,12 +12,12 @@ from penstock import aggregates
 from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
-from penstock.engine import bundle, instance, worker
-from penstock.engine.failures import OperatorFailure
-from penstock.engine.manifest import BundleReport
-from penstock.engine.program import Program, Stage
-from penstock.engine.splitting import Descriptor
+from penstock.engine.executor import bundle, instance, worker
+from penstock.engine.message.failures import OperatorFailure
+from penstock.engine.message.program import Program, Stage
+from penstock.engine.message.shares import Descriptor
 from penstock.errors import Location
+from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
 NUMBERS = pa.schema([("n", pa.int64())])

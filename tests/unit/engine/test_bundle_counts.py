@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.channels.segments import SegmentFile, SegmentStore
-from penstock.engine import bundle, worker
-from penstock.engine.manifest import BundleReport
-from penstock.engine.program import Program, Stage
-from penstock.engine.readers import ChannelReader
-from penstock.engine.splitting import Descriptor, Piece, Spread
+from penstock.engine.executor import bundle, worker
+from penstock.engine.executor.readers import ChannelReader
+from penstock.engine.message.program import Program, Stage
+from penstock.engine.message.shares import Descriptor, Piece, Spread
 from penstock.errors import Location
+from penstock.monitor.report import BundleReport
 from penstock.topology.definition import MAIN_OUTPUT
 
 SCHEMA = pa.schema([("text", pa.string())])

@@ -9,9 +9,9 @@ import pytest
 
 from penstock.channels.keys import grouped_schema, sort_by_group
 from penstock.channels.segments import SegmentStore
-from penstock.engine.instance import in_handy_batches
-from penstock.engine.readers import ChannelReader
-from penstock.engine.splitting import Descriptor, Piece, Spread
+from penstock.engine.executor.instance import in_handy_batches
+from penstock.engine.executor.readers import ChannelReader
+from penstock.engine.message.shares import Descriptor, Piece, Spread
 from penstock.topology.schema import common_schema
 
 STRICT = pa.schema(

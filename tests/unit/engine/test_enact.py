@@ -9,9 +9,9 @@ import pytest
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Slot
-from penstock.cluster.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances
-from penstock.controller import plans
-from penstock.engine.enact import Enactor, Status
+from penstock.plans import requests as plans
+from penstock.plans.enacting import Enactor, Status
+from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances
 from penstock.testing import RecordingEngine
 
 A, B = Slot("a", 0), Slot("b", 0)

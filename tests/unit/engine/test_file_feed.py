@@ -20,10 +20,10 @@ from penstock import sources
 from penstock.channels.catalog import Catalog
 from penstock.clock import run_time
 from penstock.cluster.model import Slot
-from penstock.engine.feeds import Seats
-from penstock.engine.file_feed import FileFeed
-from penstock.engine.readers import FileReader
-from penstock.engine.splitting import Bundle, Descriptor
+from penstock.engine.executor.readers import FileReader
+from penstock.engine.message.shares import Bundle, Descriptor
+from penstock.engine.query.feeds import Seats
+from penstock.engine.query.file_feed import FileFeed
 from penstock.errors import PenstockError
 
 SCHEMA = "n long, text string"

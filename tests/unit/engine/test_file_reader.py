@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import sources
-from penstock.engine.readers import FileReader
-from penstock.engine.splitting import Descriptor
+from penstock.engine.executor.readers import FileReader
+from penstock.engine.message.shares import Descriptor
 from penstock.errors import PenstockError
 
 
@@ -126,7 +126,7 @@ def test_bytes_that_cannot_be_fetched_are_no_bad_row(
     failing = FailingFileSystem(size // 2, error)
     monkeypatch.setattr("penstock.sources.json_lines.BLOCK_BYTES", 1 << 16)
     monkeypatch.setattr("penstock.sources.csv_rows.BLOCK_BYTES", 1 << 16)
-    monkeypatch.setattr("penstock.engine.readers.open_filesystem", lambda path: (failing, path))
+    monkeypatch.setattr("penstock.engine.executor.readers.open_filesystem", lambda path: (failing, path))
     if format == "csv":  # which is opened twice: for the names of the columns, and then for the rows
         monkeypatch.setattr("penstock.sources.csv_rows.CsvFile._names", lambda self: ["n", "text"])
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)

@@ -12,8 +12,8 @@ import pytest
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
-from penstock.engine.intake import Intake
-from penstock.engine.pacing import Pacer
+from penstock.engine.query.intake import Intake
+from penstock.engine.query.pacing import Pacer
 
 
 class Clock:

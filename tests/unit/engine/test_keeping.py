@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from penstock import PenstockError
-from penstock.engine import keeping
-from penstock.engine.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts, Waits
+from penstock.engine.run import keeping
+from penstock.engine.run.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts, Waits
 
 
 class Failing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.channels.records import NewSegment
-from penstock.engine.manifest import BundleReport, sums
+from penstock.monitor.report import BundleReport, sums
 
 REPORT = BundleReport(
     slot="a/0",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.channels.catalog import Catalog
-from penstock.engine.ownership import OWNER, Owner, check_copy, check_owner, claim, owner_of, recorded_owner
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.state.folder import StateFolder
+from penstock.engine.state.ownership import OWNER, Owner, check_copy, check_owner, claim, owner_of, recorded_owner
 from penstock.errors import PenstockError
 
 

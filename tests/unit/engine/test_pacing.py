@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
+from penstock.engine.query.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
 
 
 def run(pacer: Pacer, seconds_per_row: float, overhead: float, batches: int = 30) -> float:

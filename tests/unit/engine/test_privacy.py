@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.privacy import for_owner_only
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.state.folder import StateFolder
+from penstock.privacy import for_owner_only
 
 
 @pytest.fixture(autouse=True)

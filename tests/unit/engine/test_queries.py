@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock import Topology, sinks, sources
-from penstock.engine import queries
-from penstock.engine.keeping import Waits
-from penstock.engine.queries import Queries
+from penstock.engine.run import queries
+from penstock.engine.run.keeping import Waits
+from penstock.engine.run.queries import Queries
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 

@@ -12,11 +12,11 @@ import pytest
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Machine, Slot
-from penstock.engine import queries
-from penstock.engine.intake import Intake
-from penstock.engine.operator_query import OperatorQuery
-from penstock.engine.pacing import Pacer
-from penstock.engine.runtime import Run
+from penstock.engine.query.intake import Intake
+from penstock.engine.query.pacing import Pacer
+from penstock.engine.query.query import OperatorQuery
+from penstock.engine.run import queries
+from penstock.engine.run.run import Run
 from penstock.errors import PenstockError
 
 LOST = "ExecutorLostFailure (executor 1 exited)"

@@ -9,8 +9,8 @@ import pytest
 
 from penstock import sources
 from penstock.cluster.model import Slot
-from penstock.engine.feeds import RateFeed, Seats
-from penstock.engine.splitting import Bundle
+from penstock.engine.message.shares import Bundle
+from penstock.engine.query.feeds import RateFeed, Seats
 
 BEGAN = 1_000.0
 

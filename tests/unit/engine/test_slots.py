@@ -9,8 +9,8 @@ import pytest
 from penstock.cluster.binding import assign_slots
 from penstock.cluster.model import Cluster, Slot
 from penstock.cluster.provider import Executor
-from penstock.engine import slots as slots_module
-from penstock.engine.slots import Slots
+from penstock.engine.spark import slots as slots_module
+from penstock.engine.spark.slots import Slots
 
 CLUSTER = Cluster.of(["a", "b"], 1)
 A, B = CLUSTER.slots

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.channels.records import Segment
 from penstock.cluster.model import Slot
-from penstock.engine import splitting
-from penstock.engine.splitting import Bundle, Descriptor, InputRange, Piece, Spread, split, traffic_of
+from penstock.engine.message import shares as splitting
+from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Piece, Spread, split, traffic_of
 
 SEGMENTS, BUNDLES, ROWS = 500, 32, 10
 BUNDLE = [Bundle(Slot(f"m{index}", 0), 2) for index in range(BUNDLES)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.channels.catalog import Catalog
-from penstock.engine.state_account import (
+from penstock.engine.query.state_account import (
     ACCOUNT_SECONDS,
     StateAccount,
     StateAccounts,

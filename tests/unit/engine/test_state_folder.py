@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.state_folder import StateFolder
+from penstock.engine.state.folder import StateFolder
 from penstock.errors import PenstockError
 
 

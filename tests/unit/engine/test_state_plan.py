@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from penstock.engine.state_plan import fingerprint, stateful_steps
+from penstock.engine.state.meaning import fingerprint, stateful_steps
 
 Flat = list[dict[str, Any]]
 EXPRESSIONS, PLANS = "org.apache.spark.sql.catalyst.expressions", "org.apache.spark.sql.catalyst.plans.logical"

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from penstock.engine.state_sizes import cheapest_tasks, has_unfinished_batch, state_bytes, state_sizes
+from penstock.engine.state.sizes import cheapest_tasks, has_unfinished_batch, state_bytes, state_sizes
 
 
 def write(path: Path, size: int) -> None:

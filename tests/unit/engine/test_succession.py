@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import Topology, sinks, sources
-from penstock.engine.shape import channels_read, contents, shape_of
-from penstock.engine.succession import OldState, Succession, decide
+from penstock.engine.state.shape import channels_read, contents, shape_of
+from penstock.engine.state.succession import OldState, Succession, decide
 
 PLAN = {"spark": "4.3.0", "stateful": ["Aggregate(word) count(1)"]}
 

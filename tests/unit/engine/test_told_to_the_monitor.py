@@ -10,11 +10,11 @@ import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import Backlog
-from penstock.engine.feeds import Batch
-from penstock.engine.intake import Turn
-from penstock.engine.manifest import BatchReport, BundleReport
-from penstock.engine.monitoring import Monitoring, Surroundings
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.intake import Turn
+from penstock.engine.run.measuring import Monitoring, Surroundings
 from penstock.monitor.monitor import Monitor
+from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import Levels, Sample
 from penstock.settings import Settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.window_ages import MOST_NOTED, WindowAges
+from penstock.engine.query.window_ages import MOST_NOTED, WindowAges
 
 BORN = 1000.0
 DELAY = 3.0

@@ -8,9 +8,9 @@ import sys
 
 CHECK = """
 import sys
-from penstock.engine.worker_daemon import prepare
+from penstock.engine.executor.worker_daemon import prepare
 prepare()
-loaded = {"pyarrow.compute", "pyspark.worker", "penstock.engine.bundle"} & set(sys.modules)
+loaded = {"pyarrow.compute", "pyspark.worker", "penstock.engine.executor.bundle"} & set(sys.modules)
 print(len(loaded), *sorted(name for name in sys.modules if name in ("sqlalchemy", "rich", "click")))
 """
 

@@ -8,7 +8,7 @@ import pytest
 from monitor_fakes import DEFINITION
 
 from penstock.channels.records import NewSegment
-from penstock.engine.manifest import BatchReport, BundleReport
+from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
 from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
 

@@ -1,0 +1,136 @@
+"""`penstock.run`: a topology that runs in this process, with everything that can be read of it and asked of it.
+
+with penstock.run(topology, cluster="standalone", machines=2) as running:
+    running.scale_out(machines=1)
+    running.wait(60)
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from penstock.api.discovery import Entry
+from penstock.api.steered import found_from_the_start, open_to_others
+from penstock.api.steering import Json, Steering
+from penstock.autoscaler.goals import Goal, require_machines, settings_for
+from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
+from penstock.engine.run.launching import launch
+from penstock.engine.run.run import Run
+from penstock.settings import Settings
+from penstock.topology.declare import Topology
+
+POLL = 0.1
+
+
+class Handle(Steering):
+    """A running topology. `stop`, or leaving it as a context manager, ends everything that was started for it."""
+
+    def __init__(self, run: Run, cluster_kind: str) -> None:
+        super().__init__(run, cluster_kind, self._stop_in_background)
+        self.run = run
+        #: What ends with it.
+        self.started = ExitStack()
+        #: Where others find it; None if nobody is to.
+        self.entry: Entry | None = None
+        #: Held by whoever starts, looks at or ends it.
+        self.ending = threading.Lock()
+        self._over = threading.Event()
+        self._drained = False
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until all sources have ended and everything has reached the sinks, or it was stopped (True), or the time
+        is over (False). Raises the named error of an operator that fails."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while deadline is None or time.monotonic() < deadline:
+            with self.ending:  # a run that is being stopped is nobody's to look at
+                if self._over.is_set() or self._finished():
+                    return True
+            self._over.wait(POLL)
+        return False
+
+    def _finished(self) -> bool:
+        self.run.check()
+        return self.run.finished
+
+    def wait_for(self, operation: Json, seconds: float | None = None) -> Json:
+        """Wait for the end of what an action returned, and return it as it is then."""
+        self.operations.wait(self.operations.get(operation["id"]), seconds)
+        return self.operation(operation["id"])
+
+    def end(self, drain: bool = True) -> bool:
+        """Stop it and wait for that; True if everything that the sources emitted has reached the sinks."""
+        with self.ending:
+            if not self._over.is_set():
+                self._over.set()
+                self.close()
+                with self.started:
+                    self._drained = self.run.stop(drain)
+                    if self.entry is not None:
+                        self.entry.ending(f"{self.run.how_it_ended}.")
+        return self._drained
+
+    def _stop_in_background(self, drain: bool) -> None:
+        threading.Thread(target=self.end, args=(drain,), name="penstock-stop").start()
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end(drain=error is None)
+
+
+def run(  # noqa: PLR0913 - the options of the command line
+    topology: Topology,
+    cluster: str | None = None,
+    *,
+    machines: int | None = None,
+    slots: int | None = None,
+    master: str | None = None,
+    settings: Settings | None = None,
+    state: str | None = None,
+    python_path: Sequence[str] | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+    goal: Goal | None = None,
+    forget: Collection[str] = (),
+) -> Handle:
+    """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
+    that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
+    by itself. What the state holds of operators in `forget` is given up."""
+    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
+    require_machines(goal, choice.kind)
+    wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
+    with ExitStack() as starting:
+        entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
+        launched = starting.enter_context(
+            launch(
+                definition,
+                choice,
+                wanted,
+                state,
+                python_path=_own_folders() if python_path is None else python_path,
+                spark_conf=spark_conf,
+                forget=forget,
+            )
+        )
+        handle = Handle(launched, choice.kind)
+        starting.callback(handle.close)
+        handle.entry = entry
+        with handle.ending:  # a stop that others ask for from now on waits until it knows what there is to end
+            open_to_others(handle, launched, starting, goal, entry)
+            handle.started = starting.pop_all()
+    return handle
+
+
+def _own_folders() -> list[str]:
+    """Where Python looks for modules, but for what is installed."""
+    installed = (sys.prefix, sys.base_prefix)
+    folders = [str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir()]
+    return [folder for folder in folders if not folder.startswith(installed)]

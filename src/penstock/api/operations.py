@@ -1,0 +1,220 @@
+"""What was asked of a topology and takes a while: one operation after the other, each visible from request to end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.api.shapes import outcome_as_json, proposal_as_json
+from penstock.autoscaler.proposals import Proposal
+from penstock.clock import run_time, shown
+from penstock.errors import PenstockError
+from penstock.plans.enacting import Outcome, Status
+
+#: The most that may wait behind the one that is carried out: more is a mistake of some program.
+MOST_WAITING = 16
+#: Operations that can still be asked for after their end.
+KEPT = 200
+
+
+class State(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    NOTHING = "nothing to do"
+    ROLLED_BACK = "rolled back"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+
+    @property
+    def over(self) -> bool:
+        return self not in (State.WAITING, State.RUNNING)
+
+
+_STATE_OF = {Status.DONE: State.DONE, Status.NOTHING: State.NOTHING, Status.ROLLED_BACK: State.ROLLED_BACK}
+
+
+@dataclass
+class Operation:
+    """One request and what became of it. Changed by its owner only, under the owner's lock."""
+
+    id: int
+    #: "scale-out", "set-instances", ...
+    action: str
+    arguments: Mapping[str, Any]
+    propose: Callable[[], Proposal] = field(repr=False)
+    asked_at: float
+    #: The id of the event that tells of the request.
+    cause: str = ""
+    state: State = State.WAITING
+    began_at: float | None = None
+    ended_at: float | None = None
+    proposal: Proposal | None = None
+    outcome: Outcome | None = None
+    error: PenstockError | None = None
+    #: It is not to go on: asked before each attempt, since between two of them there is nothing to roll back.
+    cancelled: bool = False
+
+    def as_json(self, step: str = "") -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "action": self.action,
+            "arguments": dict(self.arguments),
+            "state": str(self.state),
+            "step": step if self.state is State.RUNNING else "",
+            "reason": self._reason(),
+            "asked_at": shown(self.asked_at),
+            "began_at": None if self.began_at is None else shown(self.began_at),
+            "ended_at": None if self.ended_at is None else shown(self.ended_at),
+            "proposal": None if self.proposal is None else proposal_as_json(self.proposal),
+            "outcome": None if self.outcome is None else outcome_as_json(self.outcome),
+            "error": None if self.error is None else self.error.as_json(),
+        }
+
+    def _reason(self) -> str:
+        if self.error is not None:
+            return f"{self.error.name}: {self.error.message}"
+        if self.outcome is not None:
+            return self.outcome.reason
+        return self.proposal.plan.reason if self.proposal is not None else ""
+
+
+class Operations:
+    """A queue and the thread that works it off, so that nobody who asks has to wait for another."""
+
+    def __init__(
+        self,
+        carry_out: Callable[[Operation], Outcome],
+        cancel: Callable[[], bool],
+        step: Callable[[], str],
+        told: Callable[[Operation], object] = lambda _: None,
+        clock: Callable[[], float] = run_time,
+    ) -> None:
+        self._carry_out = carry_out
+        self._cancel = cancel
+        self._step = step
+        #: Hears of every operation that has ended.
+        self._told = told
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[Operation] = deque()
+        self._known: dict[int, Operation] = {}
+        #: Nothing more is let in.
+        self.closing = False
+        self._thread = threading.Thread(target=self._work, name="penstock-operations", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal], cause: str = ""
+    ) -> Operation:
+        """Have something done as soon as what was asked for before is done. What it leads to is worked out then."""
+        with self._changed:
+            if self.closing:
+                raise PenstockError("STOPPING", "the topology is being stopped.", "Nothing can be changed any more.")
+            if len(self._waiting) >= MOST_WAITING:
+                raise PenstockError(
+                    "BUSY", f"{len(self._waiting)} requests are waiting already.", "Ask again when they are done."
+                )
+            number = max(self._known, default=0) + 1
+            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause)
+            self._known[number] = operation
+            while len(self._known) > KEPT and self._known[min(self._known)].state.over:
+                del self._known[min(self._known)]
+            self._waiting.append(operation)
+            self._changed.notify_all()
+        return operation
+
+    def get(self, number: int) -> Operation:
+        with self._changed:
+            if number not in self._known:
+                raise PenstockError(
+                    "NO_SUCH_OPERATION", f"there is no operation {number}.", "See those there are: GET /v1/operations."
+                )
+            return self._known[number]
+
+    def all(self) -> list[Operation]:
+        """The oldest first."""
+        with self._changed:
+            return list(self._known.values())
+
+    @property
+    def current(self) -> Operation | None:
+        """The one that is being carried out."""
+        with self._changed:
+            return next((one for one in self._known.values() if one.state is State.RUNNING), None)
+
+    def step(self) -> str:
+        """What is being done for it."""
+        return self._step()
+
+    def wait(self, operation: Operation, seconds: float | None = None) -> bool:
+        """Wait for its end; whether it has ended."""
+        with self._changed:
+            return self._changed.wait_for(lambda: operation.state.over, seconds)
+
+    def cancel(self, number: int) -> Operation:
+        """One that waits never begins; one that is carried out is rolled back, if its step lets go."""
+        operation = self.get(number)
+        with self._changed:
+            if operation.state is State.WAITING:
+                self._waiting.remove(operation)
+                self._end(operation, State.CANCELLED)
+                return operation
+            if operation.state.over:
+                raise PenstockError(
+                    "NOT_CANCELLABLE", f"operation {number} is over ({operation.state}).", "Nothing was changed."
+                )
+            operation.cancelled = True
+        self._cancel()
+        return operation
+
+    def close(self) -> None:
+        """Let nothing more in, drop what waits, have what is under way rolled back, and wait for that."""
+        with self._changed:
+            self.closing = True
+            while self._waiting:
+                self._end(self._waiting.popleft(), State.CANCELLED)
+            for one in self._known.values():
+                one.cancelled |= one.state is State.RUNNING
+            self._changed.notify_all()
+        while self._thread.is_alive():
+            if self.current is not None:
+                self._cancel()  # again and again: what is only being decided on now may begin later
+            self._thread.join(0.1)
+
+    def _work(self) -> None:
+        while (operation := self._next()) is not None:
+            try:
+                operation.proposal = operation.propose()
+                operation.outcome = self._carry_out(operation)
+                state = _STATE_OF[operation.outcome.status]
+            except PenstockError as problem:
+                operation.error, state = problem, State.REFUSED
+            except Exception as problem:  # a bug must not end the thread that everybody waits for
+                operation.error, state = _internal(problem), State.REFUSED
+            with self._changed:
+                self._end(operation, state)
+            self._told(operation)
+
+    def _next(self) -> Operation | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self.closing)
+            if not self._waiting:
+                return None
+            operation = self._waiting.popleft()
+            operation.state, operation.began_at = State.RUNNING, self._clock()
+            self._changed.notify_all()
+            return operation
+
+    def _end(self, operation: Operation, state: State) -> None:
+        operation.state, operation.ended_at = state, self._clock()
+        self._changed.notify_all()
+
+
+def _internal(problem: Exception) -> PenstockError:
+    text = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+    return PenstockError("INTERNAL", f"{text}.", "This is a bug in Penstock; please report it.")

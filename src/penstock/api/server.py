@@ -1,0 +1,93 @@
+"""The control interface while it is open: a socket, a thread that serves it, and an entry where clients find it."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import uvicorn
+
+from penstock.api.discovery import Entry, Running, starting
+from penstock.api.interface import Steerable, interface
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+#: Seconds that requests which wait for something are given when the interface is closed.
+GRACE = 2
+START_SECONDS = 10.0
+
+
+# What goes wrong is answered, and told as an event: it is not for the terminal of whoever runs the topology.
+_LOGGER = logging.getLogger("uvicorn.error")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
+
+
+@contextmanager
+def served(
+    steering: Steerable, topology: str, state: str, settings: Settings, entry: Entry | None = None
+) -> Iterator[Running]:
+    """Open until the block is left, and found under the entry that the topology has from its start, or its own one."""
+    token = secrets.token_urlsafe(32)
+    with _listening(settings.control_host, settings.control_port) as listener:
+        config = uvicorn.Config(
+            interface(steering, token),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE,
+            server_header=False,
+            ws="none",
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), name="penstock-control", daemon=True)
+        thread.start()
+        try:
+            _await_start(server, thread)
+            host, port = listener.getsockname()[:2]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            with ExitStack() as until_the_end:
+                entry = entry or until_the_end.enter_context(starting(topology))
+                until_the_end.callback(entry.ending)
+                yield entry.opened(url, token, state)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        raise PenstockError(
+            "BAD_SETTING", f'control_host="{host}" is no address.', "Give an IP address: 127.0.0.1 is this computer."
+        ) from None
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise PenstockError(
+            "CONTROL_FAILED",
+            f"the control interface cannot listen on {host}, port {port}: {error}.",
+            "Choose another port with --set control_port=P, or 0 for any that is free.",
+        ) from None
+    return listener
+
+
+def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise PenstockError(
+                "CONTROL_FAILED", "the control interface did not start.", "Run with --set control=off to do without."
+            )
+        time.sleep(0.005)

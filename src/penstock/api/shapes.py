@@ -1,0 +1,80 @@
+"""Plans, proposals and outcomes as JSON: the one shape in which they leave Penstock."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from penstock.autoscaler.proposals import Proposal
+from penstock.cluster.model import Machine, Placement
+from penstock.plans.enacting import Interruption, Outcome
+from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    return {"actions": [action_as_json(action) for action in plan.actions], "reason": plan.reason}
+
+
+def action_as_json(action: Action) -> dict[str, Any]:
+    match action:
+        case SetInstances(operator, slots):
+            placed = {slot.name: count for slot, count in sorted(slots.items())}
+            return {"action": "set instances", "operator": operator, "slots": placed, "text": str(action)}
+        case MoveTask(operator, task, slot):
+            move = {"action": "move task", "operator": operator, "task": task, "slot": slot.name}
+            return {**move, "text": str(action)}
+        case SetTasks(operator, tasks):
+            return {"action": "set tasks", "operator": operator, "tasks": tasks, "text": str(action)}
+        case AddMachine(machine):
+            return {"action": "add machine", "machine": machine_as_json(machine), "text": str(action)}
+        case RemoveMachine(name):
+            return {"action": "remove machine", "machine": {"name": name}, "text": str(action)}
+
+
+def machine_as_json(machine: Machine) -> dict[str, Any]:
+    return {"name": machine.name, "slots": [slot.name for slot in machine.slots]}
+
+
+def placement_as_json(placement: Placement) -> dict[str, Any]:
+    return {
+        "instances": {
+            operator: {slot.name: count for slot, count in sorted(slots.items())}
+            for operator, slots in placement.instances.items()
+        },
+        "tasks": {operator: [slot.name for slot in slots] for operator, slots in placement.tasks.items()},
+    }
+
+
+def proposal_as_json(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "plan": plan_as_json(proposal.plan),
+        "strategy": proposal.strategy or None,
+        "decision": dict(proposal.decision) or None,
+        "note": proposal.note,
+    }
+
+
+def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": str(outcome.status),
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+        "steps": [dataclasses.asdict(step) for step in outcome.steps],
+        "moves": [
+            {
+                "operator": move.operator,
+                "task": move.task,
+                "from": move.origin.name,
+                "to": move.slot.name,
+                "state_bytes": move.state_bytes,
+                "load_seconds": move.load_seconds,
+                "interruption": _interruption(move.interruption),
+            }
+            for move in outcome.placed.moves
+        ],
+        "interruptions": [_interruption(one) for one in outcome.placed.interruptions],
+    }
+
+
+def _interruption(one: Interruption) -> dict[str, Any]:
+    return dataclasses.asdict(one)

@@ -1,0 +1,87 @@
+"""A running topology at one moment, for people: what runs where, how fast, what waits. Strategies read the snapshot."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from penstock.clock import run_time, shown
+from penstock.engine.run.run import Run
+from penstock.monitor.snapshot import OperatorSnapshot, Snapshot
+from penstock.topology.definition import Keyed, Operator, Sink, Source
+
+
+def status_of(run: Run, cluster_kind: str) -> dict[str, Any]:
+    """Rates and latency are those of the last ten seconds, utilisation and capacity those of the sliding window."""
+    snapshot, usable = run.snapshot(), run.host.slots.usable()
+    return {
+        "topology": run.definition.name,
+        "state": "paused" if run.paused else "running",
+        "pid": os.getpid(),
+        "cluster": cluster_kind,
+        "started_at": shown(run.started_at),
+        "seconds": run_time() - run.started_at,
+        "machines": [
+            {
+                "name": machine.name,
+                "slots": [
+                    {"name": slot.name, "cores": slot.cores, "usable": slot in usable, **_of_slot(slot.name, snapshot)}
+                    for slot in machine.slots
+                ],
+            }
+            for machine in run.host.cluster.machines
+        ],
+        "operators": [_operator(run, operator, snapshot) for operator in run.definition.operators],
+        "sinks": [_sink(run, sink) for sink in run.definition.sinks],
+        "complete": snapshot.complete,
+        "as_planned": run.arrangement.requested == run.placement,
+        "unplaced": run.host.unplaced_because or None,
+    }
+
+
+def _of_slot(name: str, snapshot: Snapshot) -> dict[str, Any]:
+    known = snapshot.slots.get(name)
+    if known is None:
+        return {"instances": 0, "utilisation": None, "cpu_utilisation": None}
+    return {
+        "instances": known.instances,
+        "utilisation": known.utilisation,
+        "cpu_utilisation": known.cpu_utilisation,
+    }
+
+
+def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any]:
+    name, placement = operator.name, run.arrangement.requested
+    rates, measured = run.statistics.rates(name), snapshot.operators.get(name, OperatorSnapshot(name, operator.kind, 0))
+    rows_in, rows_out = run.statistics.totals(name)
+    is_source, is_sink = isinstance(operator, Source), isinstance(operator, Sink)
+    return {
+        "name": name,
+        "kind": operator.kind,
+        "instances": placement.total(name),
+        "placement": {slot.name: count for slot, count in sorted(placement.of(name).items())},
+        "chain": list(run.chaining.chain_of(name)),
+        "tasks": [slot.name for slot in placement.tasks[name]] if name in placement.tasks else None,
+        "rows_in_per_second": None if is_source else rates.rows_in,
+        "rows_out_per_second": None if is_sink else rates.rows_out,
+        "rows_in": None if is_source else rows_in,
+        "rows_out": None if is_sink else rows_out,
+        "capacity_per_instance": measured.capacity,
+        "utilisation": measured.utilisation,
+        "batch_seconds": rates.batch_seconds,
+        "backlog": run.backlog(name),
+        "bad_rows": run.statistics.bad_rows(name),
+        "late_rows": run.statistics.late_rows(name) if isinstance(operator, Keyed) else None,
+        "state": [one.as_json() for one in run.statistics.kept(name)] if isinstance(operator, Keyed) else None,
+        "throttled": run.query(name).intake.throttled,
+    }
+
+
+def _sink(run: Run, sink: Sink) -> dict[str, Any]:
+    latency = run.statistics.recent_latency(sink.name)
+    return {
+        "name": sink.name,
+        "throughput": run.statistics.rates(sink.name).rows_in,
+        "latency_p50": latency.p50,
+        "latency_p99": latency.p99,
+    }

@@ -1,0 +1,48 @@
+"""A run that can be steered by whoever finds its control interface, and that steers itself if it has a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+
+from penstock.api.discovery import Entry, starting
+from penstock.api.hands import controller_of
+from penstock.api.server import served
+from penstock.api.steering import Steering
+from penstock.autoscaler.goals import Goal
+from penstock.engine.run.run import Run
+from penstock.monitor.events import EventKind
+from penstock.settings import Settings
+
+
+@contextmanager
+def steered(
+    run: Run,
+    cluster_kind: str,
+    request_stop: Callable[[bool], object],
+    goal: Goal | None = None,
+    entry: Entry | None = None,
+) -> Iterator[Steering]:
+    """Until the block is left; what is being changed then is rolled back first."""
+    steering = Steering(run, cluster_kind, request_stop)
+    with ExitStack() as until_the_end:
+        until_the_end.callback(steering.close)
+        open_to_others(steering, run, until_the_end, goal, entry)
+        yield steering
+
+
+def found_from_the_start(topology: str, settings: Settings, own_process: bool) -> AbstractContextManager[Entry | None]:
+    """Until the block is left others find the topology, whether or not it can be steered yet."""
+    return starting(topology, own_process) if settings.control == "on" else nullcontext()
+
+
+def open_to_others(
+    steering: Steering, run: Run, until_the_end: ExitStack, goal: Goal | None, entry: Entry | None
+) -> None:
+    """Serve the control interface, and start a controller if there is a goal."""
+    if run.settings.control == "on":
+        until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings, entry))
+    if goal is not None:
+        strategy = run.settings.strategy
+        run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)
+        until_the_end.enter_context(controller_of(run, steering, goal, strategy))

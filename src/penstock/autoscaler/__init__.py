@@ -1,0 +1,1 @@
+"""Collect, decide, act: goals, policies, guards. Nothing here touches Spark."""

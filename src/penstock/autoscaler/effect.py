@@ -1,0 +1,66 @@
+"""What a scaling operation brought and what it cost, measured some time after its end and told as an event."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from penstock.api.operations import Operation
+from penstock.autoscaler.timeline import Timeline
+from penstock.clock import run_time, shown
+from penstock.engine.run.run import Run
+from penstock.monitor.events import EventKind
+from penstock.strategies.scaling.measure import Measurement, measure
+
+#: The actions of which it is of interest.
+MEASURED = ("scale-out", "scale-in", "set-instances")
+
+
+class Measuring:
+    """Hears of the operations of one run. What is not yet over at the end is measured with what there is."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
+        self._lock = threading.Lock()
+        self._pending: dict[int, threading.Timer] = {}
+        run.listen(lambda report: self._timeline.add(report.operator, report.finished, report.rows_in))
+
+    def ended(self, operation: Operation) -> None:
+        if operation.action not in MEASURED or operation.began_at is None:
+            return
+        timer = threading.Timer(self._run.settings.measure_seconds, self._tell, (operation,))
+        timer.daemon = True
+        with self._lock:
+            self._pending[operation.id] = timer
+        timer.start()
+
+    def close(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        for timer in pending.values():
+            timer.cancel()
+            timer.function(*timer.args)
+
+    def _tell(self, operation: Operation) -> None:
+        with self._lock:
+            self._pending.pop(operation.id, None)
+        began, window = operation.began_at or 0.0, self._run.settings.measure_seconds
+        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
+        found = measure(samples, began, window)
+        fields: dict[str, Any] = asdict(found) | {
+            "operation": operation.id,
+            "began_at": shown(began),
+            "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
+        }
+        self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
+
+
+def in_words(found: Measurement) -> str:
+    converged = "not converged yet" if found.convergence is None else f"converged after {found.convergence:.0f} s"
+    return (
+        f"throughput from {found.before:,.0f} to {found.after:,.0f} rows/s; {converged}; "
+        f"{found.time_at_zero:.0f} s at zero, {found.time_below:.0f} s below 90%"
+    )

@@ -1,0 +1,90 @@
+"""From a snapshot to the load that scaling strategies decide on, or a named error that says what is not known."""
+
+from __future__ import annotations
+
+from penstock.autoscaler.back_pressure import without_back_pressure
+from penstock.errors import PenstockError
+from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
+from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
+from penstock.topology.definition import Keyed, Operator, Sink, Source
+
+#: What a snapshot calls itself where the whole of it is too young.
+_WINDOW = "window"
+
+
+def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
+    """All rates as measured, but for operators that wait for those behind them (`back_pressure`).
+
+    An operator that was not heard of makes it INCOMPLETE_SNAPSHOT, and so does a window that is too young: unless
+    somebody asks for a decision now, who is told how young it is (`youth`)."""
+    missing = [gap for gap in snapshot.gaps if gap.grave and not (on_demand and gap.subject == _WINDOW)]
+    rateless = [name for name, one in snapshot.operators.items() if one.rate is None]
+    if missing or rateless:
+        why = _reasons(missing) if missing else f"{', '.join(rateless)}: nothing measured yet"
+        since = f"in the {snapshot.at - snapshot.since:.0f} s since the topology was started, resumed or last changed"
+        raise PenstockError(
+            "INCOMPLETE_SNAPSHOT",
+            f"what was measured {since} is not enough to decide on ({why}).",
+            "Ask again in a few seconds, or choose a strategy that needs no rates: storm.",
+        )
+    streams = tuple(
+        StreamLoad(stream.producer, stream.consumer, stream.emit_rate or 0.0) for stream in snapshot.streams.values()
+    )
+    held_back = {name for name, one in snapshot.operators.items() if one.held_back}
+    held_back |= {name for chain in snapshot.chains for name in chain}  # they go at the pace of all of them together
+    return without_back_pressure(Load(_operators(snapshot), streams), held_back)
+
+
+def bare_load(snapshot: Snapshot) -> Load:
+    """The graph without rates, for strategies that look at nothing else."""
+    operators = tuple(OperatorLoad(one.name, 0.0, most_instances=_most(one)) for one in snapshot.definition.operators)
+    return Load(operators, tuple(StreamLoad(one.producer, one.consumer, 0.0) for one in snapshot.streams.values()))
+
+
+def youth(snapshot: Snapshot) -> str:
+    """A note on a window that is too young for decisions nobody asked for; empty if it is not."""
+    young = [gap.reason for gap in snapshot.gaps if gap.grave and gap.subject == _WINDOW]
+    return f"decided on {snapshot.at - snapshot.since:.0f} s of measurements: {young[0]}" if young else ""
+
+
+def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
+    loads = []
+    for operator in snapshot.definition.operators:
+        one = snapshot.operators[operator.name]
+        loads.append(
+            OperatorLoad(
+                name=operator.name,
+                processing=one.rate or 0.0,
+                external=one.input_rate if isinstance(operator, Source) else None,
+                weight=operator.weight if isinstance(operator, Sink) else 1.0,
+                most_instances=_most(operator),
+                capacity=_capacity(one, snapshot.longest_batch),
+            )
+        )
+    return tuple(loads)
+
+
+def _capacity(one: OperatorSnapshot, longest_batch: float | None) -> float | None:
+    """What all instances could do under full load: what they do while they are busy, less what micro-batches cost."""
+    if one.capacity is None:
+        return None
+    busy = one.capacity * max(one.instances, 1)
+    return max(busy * _share_for_rows(one, longest_batch), one.rate or 0.0)
+
+
+def _share_for_rows(one: OperatorSnapshot, longest_batch: float | None) -> float:
+    """Of the longest batches that an operator runs, the share that is spent on rows."""
+    fixed, duration = one.batch_overhead, one.batch_duration
+    if longest_batch is None or fixed is None or duration is None:
+        return 1.0
+    # A batch gets at least half of the time for rows (see engine/query/pacing.py), and may be longer already.
+    for_rows = max(longest_batch - fixed, longest_batch / 2, duration - fixed)
+    return for_rows / (for_rows + fixed)
+
+
+def _most(operator: Operator) -> int | None:
+    return operator.tasks if isinstance(operator, Keyed) else None
+
+
+def _reasons(gaps: list[Gap]) -> str:
+    return "; ".join(f"{gap.subject}: {gap.reason}" for gap in gaps[:3])

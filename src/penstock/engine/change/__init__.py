@@ -1,0 +1,1 @@
+"""How a running topology is changed. Runs in the driver."""

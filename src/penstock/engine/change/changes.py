@@ -1,0 +1,312 @@
+"""A running topology as the engine that plans are carried out on: what each step does with Spark."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import islice
+
+from penstock.clock import run_time
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.engine.change import repartition
+from penstock.engine.change.repartition import Repartition
+from penstock.engine.run import arrangement
+from penstock.engine.run.observation import Seen
+from penstock.engine.run.run import Run
+from penstock.engine.spark.internals import SparkInternals
+from penstock.engine.spark.warming import warm_state
+from penstock.engine.state.sizes import cheapest_tasks, state_bytes
+from penstock.errors import PenstockError
+from penstock.plans.enacting import Enactor, GiveUp, Interruption, Move, Outcome, Placed, Status, Step
+from penstock.plans.plan import MoveTask, Plan, SetInstances, SetTasks, Target, diff
+from penstock.plans.repair import repair
+from penstock.topology.definition import Keyed, TopologyDefinition
+
+POLL = 0.05
+#: An operator that has had nothing to do for so long is not waited for.
+IDLE_SECONDS = 3.0
+#: The usual gap between two batches is the median of so many.
+USUAL_GAPS = 20
+#: A state store that is not warm after so long is left to its first batch.
+WARM_STATE_SECONDS = 60.0
+#: What a task usually takes is the median of so many batches.
+USUAL_BATCHES = 5
+
+
+class Changes(Enactor):
+    """Everything that can be changed about a running topology, one thing at a time."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(RunningEngine(run))
+        self._run = run
+
+    def leads_to(self, plan: Plan) -> Target:
+        """As every plan; and for one that cuts state anew, how its tasks are dealt out then."""
+        match plan.actions:
+            case (SetTasks(operator, tasks),):
+                placement = self._run.placement
+                if self._tasks(operator) != tasks:
+                    repartition.check_repartition(self._run.definition, operator, tasks, placement.total(operator))
+                    placement = repartition.dealt_anew(placement, operator, tasks)
+                return Target(placement, self._run.host.cluster)
+        return super().leads_to(plan)
+
+    def carry_out(self, plan: Plan) -> Outcome:
+        match plan.actions:
+            case (SetTasks(operator, tasks),):
+                return self._cut_anew(plan, operator, tasks)
+        return super().carry_out(plan)
+
+    def _cut_anew(self, plan: Plan, operator: str, tasks: int) -> Outcome:
+        """It is not rolled back: Spark leaves the state as it was, or has cut it."""
+        if self._tasks(operator) == tasks:
+            return Outcome(plan, Status.NOTHING, f"{operator} has {tasks} tasks already")
+        began = time.monotonic()
+        done = self.repartition(operator, tasks)
+        reason = f"{tasks} tasks, not {done.tasks_before}; the operator stood still for {done.stopped_seconds:.1f} s"
+        steps = (Step(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
+        placed = Placed(interruptions=(Interruption(operator, done.stopped_seconds, None),))
+        return Outcome(plan, Status.DONE, reason, steps, placed, time.monotonic() - began)
+
+    def _tasks(self, operator: str) -> int | None:
+        found = self._run.definition.operator(operator)
+        return found.tasks if isinstance(found, Keyed) else None
+
+    def repartition(self, operator: str, tasks: int) -> Repartition:
+        """Cut the state of a keyed operator into another number of tasks: for more instances than it has tasks. The
+        operator is stopped meanwhile, and the instances stay what and where they are."""
+        with self.exclusively(f'repartition "{operator}" into {tasks} tasks'):
+            return repartition.carry_out(self._run, operator, tasks)
+
+    def cheapest_tasks(self, operator: str, origin: Slot, slot: Slot, count: int) -> list[int]:
+        """Which tasks of an operator to move from a slot to another: those that have been there, then the smallest."""
+        placement, query = self._run.placement, self._run.query(operator)
+        tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
+        executor = self._run.host.slots.executor(slot)
+        been = query.state.been_on(executor) if query.state is not None and executor is not None else frozenset()
+        sizes = state_bytes(self._run.environment.checkpoint(operator), len(placement.tasks.get(operator, ())))
+        return cheapest_tasks(tasks, sizes, count, been)
+
+
+class RunningEngine:
+    """Implements `enact.Engine` over a run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def definition(self) -> TopologyDefinition:
+        return self._run.definition
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._run.host.cluster
+
+    @property
+    def planned(self) -> Placement:
+        """What was decided, on the slots that the cluster has: those of an attached cluster may be gone for good."""
+        return repair(self._run.arrangement.planned, self.cluster.slots)
+
+    @property
+    def slot_instances(self) -> int:
+        return self._run.settings.slot_instances
+
+    def note(self, change: str) -> None:
+        arrangement.note_change(self._run.catalog, change)
+
+    # Machines
+
+    def slots_of(self, machine: Machine) -> Mapping[Slot, Slot] | None:
+        return self._run.host.provider.arrived(machine)
+
+    def add_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
+        host, began = self._run.host, time.monotonic()
+        internals = self._internals()
+        host.provider.add_machine(machine, internals, set(self.cluster.slots) - self.planned.slots)
+        deadline = time.monotonic() + self._run.settings.cluster_timeout
+        try:
+            came = self._await_machine(machine, give_up, deadline)
+            if any(isinstance(operator, Keyed) for operator in self.definition.operators):
+                executors = [one for slot in came.values() if (one := host.slots.executor(slot)) is not None]
+                with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
+                    warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
+            came = self._await_machine(machine, give_up, deadline)
+        except BaseException:
+            with suppress(Exception):
+                self.remove_machine(machine.name)
+            raise
+        slots = ", ".join(str(slot) for slot in sorted(came.values()))
+        self._run.happened("action", f"it is there as {slots}, after {time.monotonic() - began:.1f} s", machine.name)
+        return came
+
+    def _await_machine(self, machine: Machine, give_up: GiveUp, deadline: float) -> Mapping[Slot, Slot]:
+        """Its executors are there and warm: Slots sees to that. What is lost on the way may come back in time."""
+        while True:
+            came = self._run.host.provider.arrived(machine)
+            if came is not None and set(came.values()) <= self._run.host.slots.usable():
+                return came
+            _stop_if(give_up)
+            if time.monotonic() > deadline:
+                seconds = self._run.settings.cluster_timeout
+                raise PenstockError(
+                    "CLUSTER_FAILED",
+                    f"machine {machine.name} did not come up within {seconds:g} s.",
+                    "See its worker's log in the state folder, or the cluster manager's.",
+                )
+            time.sleep(POLL)
+
+    def remove_machine(self, name: str) -> None:
+        host = self._run.host
+        with host.slots.without(host.provider.slots_of(name)):
+            host.provider.remove_machine(name, self._internals())
+        self._run.happened("action", "the machine is gone, as planned", name)
+
+    def _internals(self) -> SparkInternals:
+        internals = self._run.host.streams.internals
+        if internals is None:
+            raise PenstockError(
+                "FIXED_MACHINES",
+                f"bundles are not placed here: {self._run.host.unplaced_because}.",
+                "Machines can be changed where bundles are placed.",
+            )
+        return internals
+
+    # The placement
+
+    def restore(self, placement: Placement) -> None:
+        run = self._run
+        run.chaining.split(placement)
+        run.arrangement.plan(placement)
+        arrangement.record(run.catalog, run.definition, placement)
+        run.placed_anew(run_time())
+        try:
+            run.chaining.join()
+        except PenstockError as error:
+            run.happened("notice", f"operators that ran as one before stay apart: {error}")
+
+    def place(self, placement: Placement, give_up: GiveUp) -> Placed:
+        run, before = self._run, self.planned
+        changes = diff(before, placement)
+        moved = [action for action in changes if isinstance(action, MoveTask)]
+        sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
+        usual = {name: self._task_seconds(name) for name in sizes}
+        run.chaining.split(placement)
+        at = run_time()
+        run.arrangement.plan(placement)
+        run.placed_anew(at)
+        operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}
+        seen = self._await_seen(operators, at, placement.slots - before.slots, give_up)
+        arrangement.record(run.catalog, run.definition, placement)
+        interruptions = {name: self._interruption(name, at) for name in sorted(operators)}
+        first = {name: self._task_seconds(name, seen[name].batch) for name in sizes if name in seen}
+        loads = {name: _longer(usual[name], seconds) for name, seconds in first.items()}
+        run.chaining.join()
+        moves = tuple(
+            Move(
+                move.operator,
+                move.task,
+                before.tasks[move.operator][move.task],
+                move.slot,
+                sizes[move.operator][move.task],
+                loads.get(move.operator, {}).get(move.task),
+                interruptions[move.operator],
+            )
+            for move in moved
+        )
+        return Placed(moves, tuple(interruptions.values()))
+
+    def _await_seen(self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp) -> dict[str, Seen]:
+        """Wait until a batch of every operator ran where it is now to run; one that has nothing to do runs nowhere. A
+        slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
+        run, seconds = self._run, self._run.settings.change_seconds
+        deadline = time.monotonic() + seconds
+        counted: dict[str, int] = {}
+        idle_since: dict[str, float] = {}
+        seen: dict[str, Seen] = {}
+        waiting = {name for name in operators if run.query(name).feeds}
+        while waiting:
+            run.check()
+            _stop_if(give_up)
+            lost = self._lost(new)
+            for name in sorted(waiting) if not lost else ():
+                published = run.statistics.batches(name)
+                if published != counted.get(name):
+                    counted[name] = published
+                    placed = self._seen(name, at)
+                    if placed is not None and placed.agrees(name, run.arrangement.requested):
+                        seen[name] = placed
+                        waiting.discard(name)
+                if not run.query(name).drained:
+                    idle_since[name] = time.monotonic()
+                elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
+                    waiting.discard(name)
+            if waiting and time.monotonic() > deadline:
+                if lost:
+                    names = ", ".join(str(slot) for slot in sorted(lost))
+                    raise PenstockError(
+                        "CLUSTER_FAILED",
+                        f"{names} was lost, and did not come back within {seconds:g} s.",
+                        "See the cluster's logs for the cause.",
+                    )
+                raise PenstockError(
+                    "NOT_OBSERVED",
+                    f"{', '.join(sorted(waiting))} did not run where it was to run within {seconds:g} s.",
+                    "Look at its batches: one that takes longer than the setting change_seconds is the usual cause.",
+                )
+            time.sleep(POLL)
+        return seen
+
+    def _seen(self, operator: str, at: float) -> Seen | None:
+        """Where its newest batch ran, if that began after this time."""
+        if self._run.host.streams.internals is None:
+            return Seen(0, at, {}) if self._run.statistics.last_started(operator) > at else None
+        seen = self._run.observed(operator)
+        return seen if seen is not None and seen.began > at else None
+
+    def _lost(self, slots: set[Slot]) -> set[Slot]:
+        """Which of these slots are not usable (any more); raises if they cannot come back."""
+        lost = slots - self._run.host.slots.usable()
+        for machine in self.cluster.machines if lost else ():
+            if not lost.isdisjoint(machine.slots):
+                self._run.host.provider.arrived(machine)
+        return lost
+
+    # What it cost
+
+    def _state_bytes(self, operator: str) -> list[int]:
+        return state_bytes(self._run.environment.checkpoint(operator), len(self.planned.tasks[operator]))
+
+    def _interruption(self, operator: str, at: float) -> Interruption:
+        gaps = self._run.statistics.gaps(operator)
+        usual = [gap for published, gap in gaps if published <= at][-USUAL_GAPS:]
+        around = [gap for published, gap in gaps if published > at]
+        return Interruption(operator, max(around, default=0.0), statistics.median(usual) if usual else None)
+
+    def _task_seconds(self, operator: str, batch: int | None = None) -> dict[int, list[float]]:
+        """How long each task of a keyed operator took in one batch, or in its newest ones, by Spark's records: in the
+        last stage of a batch, partition n is task n."""
+        query, internals = self._run.query(operator).query, self._run.host.streams.internals
+        found: dict[int, list[float]] = {}
+        if query is not None and internals is not None:
+            newest = islice(internals.recent(query), USUAL_BATCHES)
+            for ran in newest if batch is None else (one for one in newest if one.batch == batch):
+                last = max((task.stage for task in ran.tasks), default=0)
+                for task in ran.tasks:
+                    if task.stage == last:
+                        found.setdefault(task.partition, []).append(task.seconds)
+        return found
+
+
+def _longer(usual: Mapping[int, list[float]], now: Mapping[int, list[float]]) -> dict[int, float]:
+    """By how much each task took longer than usual. For one that was moved, that is what it took to have its state
+    there: Spark's own figure for loading (rocksdbLoadLatencyMs) was seen not to count the first load of a new store."""
+    return {
+        task: max(seconds[0] - statistics.median(usual[task]), 0.0) for task, seconds in now.items() if task in usual
+    }
+
+
+def _stop_if(give_up: Callable[[], str]) -> None:
+    if why := give_up():
+        raise PenstockError("CANCELLED", f"{why}.", "What ran before runs again.")

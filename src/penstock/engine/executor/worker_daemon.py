@@ -1,0 +1,41 @@
+"""The parent of an executor's Python workers: PySpark's own daemon, with what workers need loaded before it forks.
+
+PySpark's daemon forks first and lets every worker import pyarrow and the rest by itself: about half a second of CPU
+and 75 MB each, paid by the first bundles of every operator on a new executor. Here a worker starts with all of it,
+shared with its siblings. `spark.python.daemon.module` names this module.
+
+PySpark forks first because some libraries start threads when they are imported, which do not survive a fork. numpy is
+told not to (OPENBLAS_NUM_THREADS, see session.py); pyarrow starts one, its allocator's, which is made for forks.
+Nothing else may run here: `prepare` counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+#: Threads that may be there when workers are forked: our own, and the allocator's of pyarrow.
+MOST_THREADS = 2
+
+
+def prepare() -> None:
+    # Aggregates and files: loaded at their first use, they would cost every worker half a second.
+    import pyspark.sql.pandas.serializers
+    import pyspark.worker  # noqa: F401
+
+    import penstock.engine.executor.bundle  # noqa: F401
+
+    tasks = Path("/proc/self/task")
+    if tasks.exists() and (count := len(list(tasks.iterdir()))) > MOST_THREADS:
+        sys.stderr.write(f"penstock: {count} threads before the first fork; workers may hang\n")
+    # What is loaded stays: out of the collector's sight, its pages stay shared with the workers.
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    prepare()
+    manager()

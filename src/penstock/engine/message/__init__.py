@@ -1,0 +1,1 @@
+"""What the driver and an executor tell each other: values only."""

@@ -1,0 +1,145 @@
+"""How an operator's failure gets from the executor to the user as one named error, without a traceback.
+
+The executor raises a plain exception whose text carries the error as JSON behind a mark; Spark wraps it in several
+layers of Java and Python, and the driver finds the mark again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sysconfig
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+
+from penstock.engine.message.refusals import explained
+from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.engine.message.program import Stage
+    from penstock.topology.definition import Operator
+
+_MARK = "PENSTOCK-ERROR"
+_MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
+#: What Spark says when it has lost an executor, or what an executor held, once too often.
+_LOST = re.compile(
+    r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
+    r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
+    r"|Failed to get broadcast|maximum allowable number of attempts"
+)
+#: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
+_RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Invalid)(:|$)")
+_TRACEBACK = "Traceback (most recent call last):"
+#: How Python, Java, pyarrow and SQLite say that a disk, or a user's share of it, is full.
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full", re.IGNORECASE)
+#: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
+_OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+#: Where PySpark tells of exceptions that are about a line of the user's.
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+#: Cython's frames have the name of the source that they were compiled from.
+_COMPILED = (".pyx", ".pxi", ".pxd")
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """What goes wrong here, on this thread, is told as one named error. PySpark logs such an exception when it is made,
+    as thousands of characters of JSON on standard error; it is not to."""
+    here = threading.get_ident()
+
+    def is_elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(is_elsewhere)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_elsewhere)
+
+
+class OperatorFailure(RuntimeError):
+    """Raised on an executor."""
+
+
+def failure(stage: Stage, error: Exception) -> OperatorFailure:
+    """What to raise on the executor for an error in an operator's function."""
+    if isinstance(error, PenstockError):
+        named = {"name": error.name, "message": f'"{stage.operator}": {error.message}', "hint": error.hint}
+    else:
+        named = {
+            "name": "OPERATOR_FAILED",
+            "message": f'the function of "{stage.operator}" raised {type(error).__name__}: {error}{_line_of(error)}.',
+            "hint": 'Correct it, or declare on_error="skip" or "dead_letter" if single rows may fail.',
+        }
+    where = {"file": stage.where.file, "line": stage.where.line}
+    return OperatorFailure(f"{_MARK} {json.dumps(named | where)} {_MARK}")
+
+
+def _line_of(error: Exception) -> str:
+    """Where in the user's own code it was raised, or called what raised it."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OTHERS) and not frame.filename.endswith(_COMPILED)
+    ]
+    return f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def named_error(operator: Operator, error: Exception) -> PenstockError:
+    """What the driver met while it ran an operator, as an error that says where the operator was declared."""
+    if isinstance(error, PenstockError):
+        return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
+    if isinstance(error, PySparkException) and (refused := explained(operator, str(error))):
+        return refused
+    if isinstance(error, PySparkException | Py4JError):
+        return as_named_error(operator, str(error), _line_of(error))
+    return PenstockError(
+        "OPERATOR_FAILED",
+        f'"{operator.name}" failed with {type(error).__name__}: {error}{_line_of(error)}.',
+        "Correct what it names; with --state the topology then goes on from where it was.",
+        operator.where,
+    )
+
+
+def tells_of_lost_executors(error: Exception) -> bool:
+    """Whether Spark gave a batch up because executors were lost under it, and not because of what it did there."""
+    text = str(error)
+    return _MARKED.search(text) is None and _LOST.search(text) is not None
+
+
+def tells_of_a_full_disk(error: Exception) -> bool:
+    """Whether it failed for want of room, wherever that was: that passes without anything being corrected here."""
+    return _NO_ROOM.search(str(error)) is not None
+
+
+def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:
+    """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
+    marked = _MARKED.search(text)
+    if marked:
+        try:
+            fields = json.loads(marked[1])
+            if fields["name"] in ERRORS:
+                where = Location(fields["file"], fields["line"])
+                return PenstockError(fields["name"], fields["message"], fields["hint"], where)
+        except (ValueError, KeyError):
+            pass  # cut off on the way: fall through to Spark's own words
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    raised = [line for line in lines if _RAISED.match(line) and not line.endswith(_TRACEBACK)]
+    reasons = raised or [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]
+    reason = (reasons[-1] if reasons else lines[0] if lines else "no reason given")[:600]
+    return PenstockError(
+        "OPERATOR_FAILED",
+        f'"{operator.name}" was ended by Spark: {reason.rstrip(".")}{place}.',
+        "Correct what it names; with --state the topology then goes on from where it was.",
+        operator.where,
+    )

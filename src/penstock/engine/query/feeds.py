@@ -1,0 +1,331 @@
+"""The feeds behind placed streams: from channels, and from a rate source. Spark keeps their offsets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.channels.log import Channels
+from penstock.clock import run_time
+from penstock.cluster.model import Slot
+from penstock.cluster.provider import Executor
+from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, cuts, split, traffic_of
+from penstock.engine.query.intake import Intake
+from penstock.errors import PenstockError
+from penstock.monitor.report import BundleReport
+from penstock.sources.specs import RateSource
+
+Partitions = list[tuple[bytes, Executor | None]]
+
+
+class Seats:
+    """Where an operator's bundles are to run now. Both may give another answer at every micro-batch."""
+
+    def __init__(
+        self,
+        bundles: Callable[[], Sequence[Bundle]],
+        executor: Callable[[Slot], Executor | None],
+        ran_on: Callable[[BundleReport], str] = lambda report: report.slot,
+    ) -> None:
+        self._bundles = bundles
+        self.executor = executor
+        #: The slot on which a bundle ran, where Spark had chosen it.
+        self.ran_on = ran_on
+        self._asked = Asked()
+
+    def bundles(self) -> Sequence[Bundle]:
+        """To be asked once for every input of a micro-batch, before it is planned."""
+        if not self._asked.shares:
+            self._asked.at = run_time()
+        return self._bundles()
+
+    def instances(self) -> int:
+        return max(sum(bundle.instances for bundle in self._bundles()), 1)
+
+    def partitions(self, shares: Sequence[Share]) -> Partitions:
+        self._asked.shares.append([share.bundle for share in shares])
+        return [(share.as_descriptor(), self.executor(share.bundle.slot)) for share in shares]
+
+    def take_asked(self) -> Asked:
+        """What Spark was asked for since the last call: one micro-batch."""
+        asked, self._asked = self._asked, Asked()
+        return asked
+
+
+@dataclass
+class Asked:
+    """The bundles of one micro-batch, in the order of the partitions; one list for every input."""
+
+    shares: list[list[Bundle]] = field(default_factory=list)
+    at: float = 0.0
+
+    @property
+    def bundles(self) -> list[Bundle]:
+        return [bundle for share in self.shares for bundle in share]
+
+
+@dataclass(frozen=True)
+class ChannelInput:
+    """One channel as one operator reads it."""
+
+    channel: str
+    spread: Spread
+    groups: int = 1
+
+
+@dataclass
+class Batch:
+    """What the feed was last asked to read: it travels on with the operator's report."""
+
+    read_to: Mapping[str, int]
+    rows: int = 0
+    born_from: float = 0.0
+    born_to: float = 0.0
+    #: Rows by channel, each counted once, whoever gets it.
+    rows_by_channel: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes from the slot that wrote them to the slot that reads them: the segments' bytes in proportion to the rows.
+    #: Bundles count exactly what they read, but those behind Spark SQL do not see it.
+    traffic: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+class ChannelFeed:
+    """Rows of one or several interleaved channels. The offset is a JSON object: channel -> row."""
+
+    def __init__(
+        self,
+        operator: str,
+        inputs: Sequence[ChannelInput],
+        channels: Channels,
+        intake: Intake,
+        seats: Seats,
+        most_bytes: int,
+    ) -> None:
+        self._operator = operator
+        self._inputs = inputs
+        self._channels = channels
+        self._intake = intake
+        self._seats = seats
+        self._most_bytes = most_bytes
+        self.position = {item.channel: channels.committed_position(operator, item.channel) for item in inputs}
+        self.batch = Batch(dict(self.position))
+        #: Whether Spark has an offset of this feed.
+        self._known = False
+        intake.add(self)
+
+    def available(self) -> int:
+        return sum(self._channels.end(item.channel) - self.position[item.channel] for item in self._inputs)
+
+    def due_in(self) -> float | None:
+        return None
+
+    def look(self) -> None:
+        pass
+
+    @property
+    def drained(self) -> bool:
+        return all(
+            self._channels.read_position(self._operator, item.channel) == self._channels.end(item.channel)
+            for item in self._inputs
+        )
+
+    def seek(self, start: str) -> None:
+        self.position, self._known = json.loads(start), True
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Where Spark says that its newest batch ends; empty as long as it has said nothing."""
+        return dict(self.position) if self._known else {}
+
+    def latest(self) -> str | None:
+        admitted = self._intake.admits(self)
+        end = dict(self.position)
+        if admitted:
+            waiting = [self._channels.end(item.channel) - self.position[item.channel] for item in self._inputs]
+            for item, rows in zip(self._inputs, waiting, strict=True):
+                start = self.position[item.channel]
+                most = -(-admitted * rows // sum(waiting))
+                end[item.channel] = self._within_bytes(item.channel, start, start + min(rows, most))
+        # An offset where there was none would be a first batch, of no rows.
+        return _text(end) if admitted or self._known else None
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        begin, stop = json.loads(start) if start else {}, json.loads(end)
+        self.position, self._known = stop, True
+        ranges, rows = [], {}
+        for item in self._inputs:
+            first = begin.get(item.channel, self._channels.committed_position(self._operator, item.channel))
+            last = stop.get(item.channel, first)
+            if last <= self._channels.committed_position(self._operator, item.channel):
+                continue  # after a restart Spark shows the last finished batch again, only to say where it stood
+            segments = self._channels.segments(item.channel, first, last)
+            ranges.append(InputRange(segments, first, last, item.spread, item.groups))
+            rows[item.channel] = last - first
+        held = [segment for one in ranges for segment in one.segments if one.start < one.stop]
+        shares = split(ranges, self._seats.bundles())
+        self.batch = Batch(
+            stop,
+            sum(rows.values()),
+            min((segment.born_from for segment in held), default=0.0),
+            max((segment.born_to for segment in held), default=0.0),
+            rows,
+            traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in held}),
+        )
+        return self._seats.partitions(shares)
+
+    def take_batch(self) -> Batch:
+        """What the batch that has just run was asked to read; a batch without rows, which Spark runs to move a
+        watermark, asks nobody."""
+        batch, self.batch = self.batch, Batch(self.batch.read_to)
+        return batch
+
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
+
+    def committed(self, end: str) -> None:
+        for channel, row in json.loads(end).items():
+            self._channels.commit(self._operator, channel, row)
+
+    def _within_bytes(self, channel: str, start: int, stop: int) -> int:
+        """Where a batch must stop so as not to read too many bytes; it always takes at least one row."""
+        size = 0.0
+        for segment in self._channels.segments(channel, start, stop):
+            low, high = max(start, segment.first_row), min(stop, segment.stop_row)
+            bytes_per_row = segment.bytes / segment.rows
+            if size + (high - low) * bytes_per_row > self._most_bytes:
+                return max(start + 1, low + int((self._most_bytes - size) / bytes_per_row))
+            size += (high - low) * bytes_per_row
+        return stop
+
+
+class SourceFeed:
+    """What the feeds of sources share: the offset is a number, and nobody reads them again once Spark has committed."""
+
+    def __init__(self, intake: Intake, seats: Seats, clock: Callable[[], float]) -> None:
+        self._intake = intake
+        self._seats = seats
+        self._clock = clock
+        self.position = 0
+        #: Whether Spark has said where this stream is: before that, the position says nothing.
+        self.found = False
+        self.batch = Batch({})
+
+    def seek(self, start: str) -> None:
+        self.position, self.found = int(json.loads(start)), True
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Where Spark says that its newest batch ends: of the only input that a source has."""
+        return {"0": self.position} if self.found else {}
+
+    def take_batch(self) -> Batch:
+        batch, self.batch = self.batch, Batch({})
+        return batch
+
+    def fail(self, error: Exception) -> None:
+        self._intake.fail(error)
+
+    def committed(self, end: str) -> None:
+        pass
+
+    def _go(self, start: str | None, end: str) -> tuple[int, int]:
+        """From where to where a batch reads; the position is then at its end."""
+        self.position, self.found = int(json.loads(end)), True
+        return int(json.loads(start)) if start else 0, self.position
+
+
+class RateFeed(SourceFeed):
+    """Rows of a rate source that are due by its schedule. The offset is the number of rows emitted.
+
+    The schedule's clock starts anew where the rows left off when a topology is started again: the time that it was down
+    is not caught up on. Within a run it goes on, in `began` by the source's name, also while the source's query is
+    replaced by another. Rows that are due but held back stay due, and count as demand that is not met."""
+
+    def __init__(
+        self,
+        name: str,
+        source: RateSource,
+        began: MutableMapping[str, float],
+        intake: Intake,
+        seats: Seats,
+        clock: Callable[[], float] = run_time,
+    ) -> None:
+        super().__init__(intake, seats, clock)
+        self._name = name
+        self._source = source
+        self._began = began
+        intake.add(self)
+
+    def available(self) -> int:
+        return max(self._due() - self.position, 0)
+
+    def due_in(self) -> float | None:
+        if self._finished:
+            return None
+        return self._born(self.position) - self._clock()
+
+    def look(self) -> None:
+        pass
+
+    @property
+    def unmet(self) -> int:
+        """Rows that are due and not emitted. A source that was closed for good owes nothing more."""
+        return self.available() if self.found and not self._intake.closed else 0
+
+    @property
+    def drained(self) -> bool:
+        return self._finished
+
+    @property
+    def _finished(self) -> bool:
+        return self._source.rows is not None and self.position >= self._source.rows
+
+    def latest(self) -> str | None:
+        self.found = True  # of a stream that goes on, Spark has asked for the last batch before this
+        admitted = self._intake.admits(self)
+        return json.dumps(self.position + admitted) if self.position + admitted else None
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        first, stop = self._go(start, end)
+        self.batch = Batch({}, stop - first, self._born(first), self._born(max(stop - 1, first)))
+        bundles = self._seats.bundles()
+        shares = []
+        ranges = cuts(stop - first, [bundle.instances for bundle in bundles], turn=first % len(bundles))
+        # In the order of the rows: so they are published (see splitting.py).
+        for (low, high), bundle in sorted(zip(ranges, bundles, strict=True), key=lambda one: one[0]):
+            if low < high:
+                load = {
+                    "first": first + low,
+                    "count": high - low,
+                    "born_from": self._born(first + low),
+                    "born_to": self._born(first + high - 1),
+                }
+                shares.append(Share(bundle, load=load))
+        return self._seats.partitions(shares)
+
+    def _due(self) -> int:
+        due = self._source.schedule.due(max(self._clock() - self._started(), 0.0))
+        return due if self._source.rows is None else min(due, self._source.rows)
+
+    def _born(self, row: int) -> float:
+        """When a row is due: what it waits for after that counts as latency, also if the source was held back."""
+        return self._started() + self._source.schedule.when(row + 1)
+
+    def _started(self) -> float:
+        """The time at which the schedule began, as if it had been running up to the present position all along."""
+        if self._name not in self._began:
+            so_far = self._source.schedule.when(self.position) if self.position else 0.0
+            if not math.isfinite(so_far):
+                raise PenstockError(
+                    "STATE_DOES_NOT_FIT",
+                    f'"{self._name}" has emitted {self.position:,} rows, which its schedule never reaches.',
+                    "Undo the change of the schedule, or start with a new state folder.",
+                )
+            self._began[self._name] = self._clock() - so_far
+        return self._began[self._name]
+
+
+def _text(offset: Mapping[str, int]) -> str:
+    # Spark compares offsets as texts, so the same offset must always be the same text.
+    return json.dumps(offset, sort_keys=True)

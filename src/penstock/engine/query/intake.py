@@ -1,0 +1,225 @@
+"""What decides when an operator's next micro-batch starts and how much it reads. Spark asks; this answers, and waits.
+
+An operator that has nothing to do costs next to nothing: Spark's question waits here until rows are published. One
+whose output channels are full is held back here, which is how back-pressure travels up to the sources.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.channels.log import SeenChannels
+from penstock.engine.query.pacing import Pacer
+
+#: The longest that one question of Spark's is kept waiting by an operator that may be waited for.
+PATIENCE = 0.5
+#: The same for one that has said often enough that there is nothing: every answer costs Spark a round of its loop.
+#: Rows, a pause and a stop end the wait at once.
+IDLE_PATIENCE = 10.0
+#: An operator that has answered so often that there is nothing has nothing to come from what was published before.
+ENOUGH_EMPTY_POLLS = 2
+
+
+class Supply(Protocol):
+    """One streaming input of an operator, as far as the intake is concerned."""
+
+    def available(self) -> int:
+        """Rows (or whatever the pacer counts) that could be read now."""
+
+    def due_in(self) -> float | None:
+        """Seconds until more could be there without anything being published; None if that never happens."""
+
+    def look(self) -> None:
+        """Find out what is there, where that may take a while; `available` only counts."""
+
+
+@dataclass
+class Turn:
+    """Where an operator is in its micro-batches."""
+
+    started: float | None = None
+    last_start: float = 0.0
+    last_overhead: float = 0.0
+    #: Questions that found nothing since the last batch ended. After two of them Spark has also run the batch without
+    #: rows that some stateful operators need to move their watermark.
+    empty_polls: int = 0
+
+
+class Intake:
+    """All supplies of one operator, and the gate in front of them."""
+
+    def __init__(
+        self,
+        channels: SeenChannels,
+        output_channels: Sequence[str],
+        pacer: Pacer,
+        linger: float,
+        fail: Callable[[Exception], None],
+        *,
+        throttle: bool = True,
+        stateful: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channels = channels
+        self._outputs = output_channels
+        self.pacer = pacer
+        self._linger = linger
+        self.fail = fail
+        self._throttle = throttle
+        #: Some stateful operators need one batch without rows after a batch with rows, and some have timers: Spark runs
+        #: the one and looks at the others when it is told that there is nothing, and must not be made to wait for that.
+        self._stateful = stateful
+        #: Called when Spark asks what there is: it has finished the batch before, and written down what it did in it.
+        #: Told whether there was nothing to do the last time it asked.
+        self.between_batches: Callable[[bool], None] = lambda idle: None
+        self._clock = clock
+        self._supplies: list[Supply] = []
+        #: Those that Spark has asked about since its last round. The order is that of its plan, not that of the inputs.
+        self._asked: list[Supply] = []
+        #: Whether the round of questions that is going on may start a micro-batch.
+        self._ready_round = False
+        #: Held while a batch is admitted or the gate is closed: after `close` either a batch has begun or none will.
+        self._gate = threading.Lock()
+        self._open = False
+        self.closed = False
+        #: Let no rows in for the time being.
+        self.paused = False
+        self.turn = Turn()
+        self.throttled = False
+        #: Whether there was no room for the output before the batch that began last.
+        self.held_back = False
+        self._found_no_room = False
+        #: Whether all that will ever come is there: then Spark need not be kept waiting for more.
+        self.nothing_more = False
+
+    def add(self, supply: Supply) -> None:
+        self._supplies.append(supply)
+
+    def open(self) -> None:
+        """Let rows in, unless it was closed for good. A query is started closed, so that its state can be placed before
+        its first batch."""
+        with self._gate:
+            self._open = not self.closed
+        self._channels.notify()
+
+    def close(self) -> None:
+        """Let no further rows in, for good; a batch that has begun goes on."""
+        with self._gate:
+            self._open, self.closed = False, True
+        self._channels.notify()
+
+    def pause(self, paused: bool = True) -> None:
+        """Let no rows in until this is taken back; a batch that has begun goes on."""
+        with self._gate:
+            self.paused = paused
+        self._channels.notify()
+
+    def expect_nothing_more(self) -> None:
+        """What is there is all: who writes to it has ended for good."""
+        if not self.nothing_more:
+            self.nothing_more = True
+            self._channels.notify()
+
+    @property
+    def in_batch(self) -> bool:
+        return self.turn.started is not None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, and nothing to come from what has been published so far."""
+        return not self.in_batch and self.turn.empty_polls >= ENOUGH_EMPTY_POLLS
+
+    def admits(self, supply: Supply) -> int:
+        """How much of this supply the next micro-batch may read; waits for rows when there are none. More than nothing
+        means that the batch has begun."""
+        if self._begins_round(supply):
+            self.between_batches(self.turn.empty_polls > 0)
+            # Spark asks in the middle of a batch only when it has given it up; it will replay it.
+            self._ready_round = self._await_rows() and not self.in_batch
+        with self._gate:
+            available = supply.available() if self._ready_round and self._open and not self.paused else 0
+            if not available:
+                return 0
+            total = sum(one.available() for one in self._supplies)
+            now = self._clock()
+            self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+            self.held_back, self._found_no_room = self._found_no_room, False
+            return min(available, max(1, self.pacer.bound() * available // total))
+
+    def began(self) -> None:
+        """Spark has begun a batch of a source that it drives by itself: nobody was asked."""
+        self.turn = Turn(started=self._clock(), last_start=self._clock(), last_overhead=self.turn.last_overhead)
+
+    def ended(self, rows: int, busy: float | None) -> float:
+        """A micro-batch was published; returns how long it took."""
+        if self.turn.started is None:
+            return 0.0
+        seconds = self._clock() - self.turn.started
+        self.pacer.observe(rows, seconds, busy, sum(supply.available() for supply in self._supplies))
+        self.turn = Turn(last_start=self.turn.last_start, last_overhead=self.pacer.overhead or 0.0)
+        return seconds
+
+    def _begins_round(self, supply: Supply) -> bool:
+        """Spark asks about every input before each micro-batch: who is asked again is the first of a new round."""
+        begins = not self._asked or any(supply is one for one in self._asked)
+        self._asked = [supply] if begins else [*self._asked, supply]
+        return begins
+
+    def _await_rows(self) -> bool:
+        deadline = self._clock() + self._patience()
+        was_closed = self.closed
+
+        def over() -> bool:
+            return self._ready() or self._at_the_end() or self.closed != was_closed
+
+        self._look()
+        if self.turn.empty_polls or not self._stateful:
+            while not over() and (now := self._clock()) < deadline:
+                self._channels.wait(over, min(deadline - now, self._next_change(now)))
+                self._look()
+        ready = self._ready()
+        self.turn.empty_polls += not ready
+        return ready
+
+    def _patience(self) -> float:
+        idle = self.turn.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more
+        return IDLE_PATIENCE if idle and not self._stateful else PATIENCE
+
+    def _at_the_end(self) -> bool:
+        """Nothing more will come, and Spark has not been told often enough that there is nothing."""
+        return self.nothing_more and self.turn.empty_polls < ENOUGH_EMPTY_POLLS
+
+    def _look(self) -> None:
+        if self._open:
+            for supply in self._supplies:
+                supply.look()
+
+    def _ready(self) -> bool:
+        if not self._may_start():
+            return False
+        rows = sum(supply.available() for supply in self._supplies)
+        return rows > 0 and (rows >= self.pacer.bound() or self._clock() >= self._earliest_start())
+
+    def _may_start(self) -> bool:
+        self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
+        self._found_no_room |= self.throttled
+        return self._open and not self.paused and not self.throttled
+
+    def _earliest_start(self) -> float:
+        """Not much sooner than the fixed cost of a batch after the last one: an operator with few rows should not spend
+        more than about half of its time on overhead. When no more will come there is nothing to wait for."""
+        if self.nothing_more:
+            return 0.0
+        return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)
+
+    def _next_change(self, now: float) -> float:
+        if not self._open or self.paused:
+            return IDLE_PATIENCE
+        times = [due for supply in self._supplies if (due := supply.due_in()) is not None]
+        if any(supply.available() for supply in self._supplies):
+            times.append(self._earliest_start() - now)
+        return max(min(times, default=IDLE_PATIENCE), 0.001)

@@ -1,0 +1,94 @@
+"""Every DataFrame function is tried out before anything is touched: called with streams that never give a row.
+
+What it returns says all there is to know beforehand: its schema, whether it keeps state, and whether Spark can run it
+on a stream. A mistake is found before the catalog is opened and before any query has started. The functions are called
+again when their queries start, now and whenever one is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from penstock.engine.message.failures import named_error, told_once
+from penstock.engine.message.refusals import refused_by_spark, state_outside_keyed
+from penstock.engine.spark.internals import refusal_of, stateful_nodes
+from penstock.errors import PenstockError
+from penstock.topology.dataframe_function import frames_taken
+from penstock.topology.definition import Keyed, Map, Operator, Stream, TopologyDefinition
+from penstock.topology.schema import same_schema, schema_text
+from penstock.topology.validate_operators import OUTPUT_COLUMN
+
+
+@told_once()
+def rehearse(definition: TopologyDefinition, spark: SparkSession) -> dict[str, DataFrame]:
+    """What the function of each operator in Spark SQL returns; raises the error of the first that will not do. Sources
+    are not asked: theirs may look at the world outside, and are checked when they start."""
+    frames = {}
+    for operator in definition.operators:
+        if isinstance(operator, Keyed) or (isinstance(operator, Map) and operator.takes_dataframes):
+            session = spark.newSession()  # as in the run: functions may name their views alike
+            schemas = [definition.schema_of_all(group) for group in input_groups(definition, operator)]
+            frames[operator.name] = frame_of(operator, operator.function, [_no_rows(session, one) for one in schemas])
+    return frames
+
+
+def input_groups(definition: TopologyDefinition, operator: Operator) -> list[Sequence[Stream]]:
+    """The streams of each DataFrame that an operator gets: all of them in one, interleaved, or one each."""
+    inputs = definition.inputs_of(operator.name)
+    function = getattr(operator, "function", None)
+    apart = function is not None and len(inputs) > 1 and frames_taken(function, len(inputs)) != 1
+    return [[stream] for stream in inputs] if apart else [list(inputs)]
+
+
+def frame_of(operator: Operator, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
+    """What the user's function of DataFrames, or of the session, returns: a stream of the declared schema, with state
+    only where state may be, that Spark can run."""
+    try:
+        frame = function(*arguments)
+    except Exception as error:
+        raise named_error(operator, error) from error
+    _check_frame(operator, frame)
+    stateful = stateful_nodes(frame)
+    if stateful and not isinstance(operator, Keyed):
+        raise state_outside_keyed(operator, stateful)
+    mode = operator.output_mode if isinstance(operator, Keyed) else "append"
+    if refused := refused_by_spark(operator, mode, lambda mode: refusal_of(frame, mode)):
+        raise refused
+    returned: DataFrame = frame
+    return returned
+
+
+def _check_frame(operator: Operator, frame: Any) -> None:
+    declared = next(iter(operator.outputs.values()))
+    if len(operator.outputs) > 1:
+        declared = declared.append(pa.field(OUTPUT_COLUMN, pa.string()))
+    if not hasattr(frame, "isStreaming"):
+        problem, name = f"the function returned a {type(frame).__name__}, not a DataFrame.", "BAD_FUNCTION"
+    elif not frame.isStreaming:
+        problem, name = "the function returned a DataFrame that is not a stream.", "BAD_FUNCTION"
+    else:
+        returned = to_arrow_schema(frame.schema, timezone="UTC")
+        if same_schema(returned, declared):
+            return
+        name = "FUNCTION_SCHEMA"
+        problem = f'declared is "{schema_text(declared)}", but the function returned "{schema_text(returned)}".'
+    raise PenstockError(
+        name,
+        f'"{operator.name}": {problem}',
+        "Change the declaration, or select and cast in the function.",
+        operator.where,
+    )
+
+
+def _no_rows(session: SparkSession, schema: pa.Schema) -> DataFrame:
+    return session.readStream.format("rate").load().mapInArrow(_nothing, from_arrow_schema(schema))
+
+
+def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Never run: the stream is only looked at."""
+    yield from ()

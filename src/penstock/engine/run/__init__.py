@@ -1,0 +1,1 @@
+"""The life of a topology, from opening its state to its end. Runs in the driver."""

@@ -1,0 +1,56 @@
+"""From a topology, a choice of cluster and settings to a run: what `penstock run` does, for programs too.
+
+    with launch(topology.definition(), ClusterChoice("standalone", machines=2), Settings()) as run:
+        run.wait(30)
+
+Leaving the block drains the topology, unless it failed, and ends every process that was started for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.cluster.choice import ATTACHED, ClusterChoice
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+Tell = Callable[[str], None]
+
+
+def _silently(_: str) -> None:
+    """Nobody waits to be told."""
+
+
+@contextmanager
+def launch(
+    definition: TopologyDefinition,
+    choice: ClusterChoice,
+    settings: Settings,
+    state: str | None = None,
+    *,
+    python_path: Sequence[str] = (),
+    spark_conf: Mapping[str, str] | None = None,
+    tell: Tell = _silently,
+    forget: Collection[str] = (),
+) -> Iterator[Run]:
+    """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped.
+    What operators in `forget` hold of an earlier run on the state is given up."""
+    folder = StateFolder.hold(state)
+    try:
+        provider = choice.provider(len(definition.operators), settings, Path(folder.sub("cluster")))
+        host = SparkHost(
+            definition.name, provider, settings, Path(folder.sub("logs")), python_path, spark_conf, tell=tell
+        )
+        tell(f"{'connecting to' if choice.kind == ATTACHED else 'starting'} {choice}")
+        with host:
+            tell(f"starting {len(definition.operators)} queries")
+            with Run(definition, host, folder, settings, forget=forget) as run:
+                yield run
+            tell("stopping Spark")
+    finally:
+        folder.release()

@@ -1,0 +1,202 @@
+"""What the engine tells the monitor: a sample with every batch, a look at every operator once an interval, and in the
+background what takes longer: sizes of state, Spark's own account of a batch, the statistics store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from penstock.channels.log import Channels
+from penstock.clock import run_time
+from penstock.cluster.model import Cluster, Placement
+from penstock.engine.query.feeds import Batch, RateFeed
+from penstock.engine.query.query import OperatorQuery
+from penstock.engine.state.sizes import state_sizes
+from penstock.errors import PenstockError
+from penstock.monitor.events import EventKind
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.report import BatchReport, sums
+from penstock.monitor.sample import Levels, Sample, StateSize
+from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
+from penstock.monitor.snapshot import Snapshot
+from penstock.topology.definition import Keyed, Sink, TopologyDefinition
+
+#: See `_Known.rounds`.
+ROUNDS_A_BATCH = 2
+#: Spark's names for what a micro-batch costs beside its rows, and ours.
+SPARK_PARTS = {
+    "latestOffset": "ask",
+    "getBatch": "get_batch",
+    "queryPlanning": "planning",
+    "walCommit": "offset_log",
+    "commitOffsets": "commit_log",
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the monitor has to see of a run, as it is at the moment it looks."""
+
+    definition: Callable[[], TopologyDefinition]
+    queries: Mapping[str, OperatorQuery]
+    channels: Channels
+    placement: Callable[[], Placement]
+    cluster: Callable[[], Cluster]
+    #: Executor -> slot.
+    executors: Callable[[], Mapping[str, str]]
+    checkpoint: Callable[[str], str]
+    #: (kind, text)
+    happened: Callable[[str, str], object]
+
+
+@dataclass
+class _Known:
+    """What was found out about one operator, for its next sample."""
+
+    finished: float
+    state: Mapping[int, StateSize] | None = None
+    overhead: Mapping[str, float] | None = None
+    overhead_batch: int = -1
+    #: Rounds in which it is still to be found out what its last batch did: Spark's account of a batch, and the files of
+    #: its state, come a moment after it.
+    rounds: int = 0
+    streams: Mapping[str, str] = field(default_factory=dict)
+
+
+class Monitoring:
+    """The monitor of one run, fed. `published` is called by the queries' threads, everything else by any."""
+
+    def __init__(self, monitor: Monitor, around: Surroundings, sample_seconds: float) -> None:
+        self.monitor = monitor
+        self._around = around
+        self._seconds = sample_seconds
+        definition, now = around.definition(), run_time()
+        self._known = {one.name: _Known(now, streams=streams_of(definition, one.name)) for one in definition.operators}
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
+        #: Whether the store took what it was given the last time.
+        self._writable = True
+        self._complained = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._write(last=True)
+        if self.monitor.store is not None:
+            self.monitor.store.close()
+
+    # On the way of every batch
+
+    def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
+        try:
+            self.monitor.take(self._sample(report, taken))
+        except Exception as problem:  # a mistake in what is measured must not stop what is running
+            self._complain(f"a batch of {report.operator} was not counted: {type(problem).__name__}: {problem}")
+
+    def _sample(self, report: BatchReport, taken: Sequence[Batch]) -> Sample:
+        around, known = self._around, self._known[report.operator]
+        operator = around.definition().operator(report.operator)
+        tasks = around.placement().tasks.get(report.operator, ())
+        sample = sample_of(
+            report,
+            Circumstances(
+                streams=known.streams,
+                is_sink=isinstance(operator, Sink),
+                executors=around.executors(),
+                tasks=[slot.name for slot in tasks],
+                rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
+                traffic=_added([one.traffic for one in taken]),
+                previous_finished=known.finished,
+                levels=self._levels(report.operator, report.finished, between_batches=True),
+                state=known.state,
+                overhead_parts=known.overhead,
+            ),
+        )
+        known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
+        return sample
+
+    # What it looks like right now
+
+    def snapshot(self) -> Snapshot:
+        self.look()
+        return self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
+
+    def look(self) -> None:
+        for name in self._known:
+            self.monitor.look(name, self._levels(name, run_time()))
+
+    def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
+        around, query = self._around, self._around.queries[name]
+        began = None if between_batches else query.intake.turn.started
+        backlog = {
+            stream: waiting(held.rows, held.bytes, held.oldest_born, at)
+            for channel, stream in self._known[name].streams.items()
+            for held in [around.channels.backlog(name, channel)]
+        }
+        rates = [feed for feed in query.feeds if isinstance(feed, RateFeed)]
+        return Levels(
+            at,
+            backlog,
+            unmet_rows=sum(feed.unmet for feed in rates) if query.operator.name == name and rates else None,
+            throttled=query.intake.throttled or query.intake.held_back,
+            batch_since=None if began is None else at - (time.monotonic() - began),
+        )
+
+    # In the background
+
+    def _go_on(self) -> None:
+        while not self._ending.wait(self._seconds):
+            # A query that is being replaced, a JVM that is about to end: the next round looks again.
+            with suppress(Exception):
+                self.look()
+                self._find_out()
+            self._write()
+
+    def _find_out(self) -> None:
+        for operator in self._around.definition().operators:
+            known, query = self._known[operator.name], self._around.queries[operator.name].query
+            if not known.rounds:
+                continue  # nothing has happened: asking the JVM about every operator in every round adds up
+            known.rounds -= 1
+            if isinstance(operator, Keyed):
+                known.state = dict(enumerate(state_sizes(self._around.checkpoint(operator.name), operator.tasks)))
+            progress = query.lastProgress if query is not None else None
+            if progress is not None and progress["batchId"] != known.overhead_batch:
+                known.overhead_batch = progress["batchId"]
+                spent = progress["durationMs"]
+                known.overhead = {ours: spent.get(theirs, 0) / 1000 for theirs, ours in SPARK_PARTS.items()}
+
+    def _complain(self, text: str) -> None:
+        """Once: the same mistake comes with every batch."""
+        if not self._complained:
+            self._complained = True
+            self._around.happened(EventKind.FAULT, text)
+
+    def _write(self, last: bool = False) -> None:
+        """A store that is away costs history, never the run."""
+        try:
+            self.monitor.write(run_time(), self._around.placement(), last)
+            if not self._writable:
+                self._writable = True
+                self._around.happened(EventKind.RECOVERY, "statistics are written again")
+        except Exception as problem:  # whatever it is
+            if self._writable:
+                self._writable = False
+                why = problem.message if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
+                self._around.happened(EventKind.FAULT, f"statistics cannot be written: {why}")
+
+
+def _added(traffic: Sequence[Mapping[tuple[str, str], int]]) -> dict[tuple[str, str], int]:
+    total: dict[tuple[str, str], int] = {}
+    for one in traffic:
+        for way, size in one.items():
+            total[way] = total.get(way, 0) + size
+    return total

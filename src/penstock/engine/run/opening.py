@@ -1,0 +1,153 @@
+"""What a run opens before its first query: the catalog, the state of an earlier run if it fits, channels, segments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.layout import channels_of
+from penstock.channels.log import Bound, Channels
+from penstock.channels.segments import SegmentStore, absolute
+from penstock.clock import run_time
+from penstock.engine.query.frames import Environment, Published
+from penstock.engine.query.sink_writers import file_writer, finish_files
+from penstock.engine.run.handover import (
+    batches_before,
+    check_checkpoints,
+    check_empty,
+    check_segments,
+    check_sinks,
+    hand_over,
+    read_old_state,
+    settle,
+)
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.spark.warming import clear_warming
+from penstock.engine.state.agreement import check_agreement
+from penstock.engine.state.checkpoints import Checkpoints
+from penstock.engine.state.folder import StateFolder
+from penstock.engine.state.ownership import Owner, check_copy, check_owner, claim, owner_of
+from penstock.engine.state.shape import shape_of
+from penstock.monitor.monitor import Monitor
+from penstock.monitor.report import BatchReport, BundleReport
+from penstock.monitor.store import StatisticsStore
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+
+def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Catalog:
+    """The catalog of a state folder, or of the database that the settings name."""
+    url = settings.catalog or f"sqlite:///{state.path / 'catalog.sqlite'}"
+    catalog = Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
+    try:
+        catalog.hold()
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
+
+
+def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Monitor:
+    """With the statistics store of the state folder, or of the database that the settings name; without one if nothing
+    is to be measured."""
+    store = None
+    if settings.monitoring == "on":
+        url = settings.statistics or f"sqlite:///{state.path / 'statistics.sqlite'}"
+        store = StatisticsStore.open(url, definition.name, settings)
+    return Monitor(definition, settings, run_time(), store)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the operators share, and what became of an old state on the way there, in words."""
+
+    environment: Environment
+    told: tuple[str, ...]
+
+
+def open_environment(
+    definition: TopologyDefinition,
+    host: SparkHost,
+    state: StateFolder,
+    settings: Settings,
+    catalog: Catalog,
+    published: Published,
+    plans: Mapping[str, Any],
+    forget: Collection[str] = (),
+) -> Opened:
+    """Everything that the operators share. First it is found out whose the state is and whether it fits, and nothing
+    is written, swept or deleted before that is settled. `plans` are what keyed operators keep as state. What operators
+    in `forget` hold is given up."""
+    owner, is_new = owner_of(catalog, definition.name)
+    check_owner(state.path, catalog, owner, in_folder=not settings.catalog, where=definition.where)
+    outside = [owner.within(absolute(one)) for one in (settings.checkpoints, settings.segments) if one]
+    check_copy(state.path, outside, definition.where)
+    checkpoints = Checkpoints(host.spark, _place(settings.checkpoints, owner, state, "checkpoints"))
+    compression = None if settings.segment_compression == "none" else settings.segment_compression
+    root = _place(settings.segments, owner, state, "segments")
+    store = SegmentStore(root, compression, sync=_durable(settings))
+    declared = shape_of(definition, plans)
+    old = read_old_state(catalog, checkpoints)
+    succession = settle(definition, old, declared, forget)
+    if is_new:
+        check_empty(definition, checkpoints)
+    check_checkpoints(definition, old, succession, checkpoints)
+    carried = [definition.operator(name) for name in succession.carried]
+    check_agreement(carried, catalog, checkpoints.location, host.spark)
+    check_segments(definition, old, succession, catalog, store)
+    check_sinks(definition, old, owner, declared)
+
+    claim(state.path, catalog, owner, outside if not settings.catalog else ())
+    for name, location in (("checkpoints", settings.checkpoints), ("segments", settings.segments)):
+        if not location:
+            state.sub(name)
+    finish_sinks(old.begun, catalog)
+    layout = channels_of(definition)
+    told = hand_over(catalog, old, succession, declared, layout, checkpoints, store)
+    clear_warming(checkpoints.location)
+    readers = {name: channel.readers for name, channel in layout.items()}
+    writers = {name: channel.producer for name, channel in layout.items()}
+    channels = Channels(catalog, store, readers, writers, Bound(settings.backlog_rows, settings.backlog_bytes))
+    channels.sweep(startup=True)
+    environment = Environment(
+        definition=definition,
+        spark=host.spark,
+        streams=host.streams,
+        channels=channels,
+        layout=layout,
+        store=store,
+        settings=settings,
+        checkpoints=checkpoints.location,
+        published=published,
+        identity=owner.identity,
+        batches_before=batches_before(catalog),
+    )
+    for sink in definition.sinks:
+        if (writer := file_writer(sink.spec, environment.mark_of(sink))) is not None:
+            writer.clear()
+    return Opened(environment, told)
+
+
+def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:
+    """Where segments or checkpoints are: in the state folder, which is the owner's, or in a location that the settings
+    name and others may use as well."""
+    return owner.within(location) if location else str(state.path / name)
+
+
+def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
+    """A driver that died after it published a batch may not have moved the files of that batch; those of the batches
+    before it were moved. The batch may have been that of a chain, whose first operator is no sink, or of an operator
+    that is no longer declared."""
+    for operator in operators:
+        last = catalog.last_batch(operator)
+        for batch in catalog.manifests(operator, (last or 0) - 2):
+            fields = json.loads(batch.manifest)
+            bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
+            finish_files(BatchReport(**{**fields, "bundles": bundles}), catalog)
+
+
+def _durable(settings: Settings) -> bool:
+    return settings.catalog_durability == "power"

@@ -1,0 +1,87 @@
+"""Which state partitions a keyed operator has, and how Spark is told where they are to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.cluster.model import Slot
+from penstock.cluster.provider import Executor
+from penstock.engine.spark.internals import SparkInternals
+
+DEFAULT_STORE = "default"
+#: A join of two streams keeps four stores a partition.
+JOIN_STORES = (
+    "left-keyToNumValues",
+    "left-keyWithIndexToValue",
+    "right-keyToNumValues",
+    "right-keyWithIndexToValue",
+)
+
+
+@dataclass(frozen=True)
+class StatePartition:
+    """One store of one task: a query may have several stateful operators, and a join several stores."""
+
+    checkpoint: str
+    operator: int
+    partition: int
+    name: str
+
+
+class StatePlacer:
+    """The state of one running query."""
+
+    def __init__(self, internals: SparkInternals, frame: DataFrame, tasks: int) -> None:
+        self._internals = internals
+        self._tasks = tasks
+        self._operators, joins = internals.stateful_operators(frame)
+        # Spark asks for a store by name; a name that the query does not have is never asked for.
+        self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
+        #: Where Spark was last told that each task is to be.
+        self._told: dict[int, Executor] = {}
+        #: Which tasks have run on an executor, in this run.
+        self._been: dict[str, set[int]] = {}
+
+    @property
+    def stateful(self) -> bool:
+        return self._operators > 0
+
+    def settle(self, query: StreamingQuery, slots: Sequence[Slot], executor: Callable[[Slot], Executor | None]) -> None:
+        """Have every task run on its slot from the next micro-batch on. To be called between two of them: a task that
+        is running says itself where it is, and that would be the last word.
+
+        Only what has changed costs anything: the plan, or the executor that is behind a slot."""
+        for task, slot in enumerate(slots):
+            wanted = executor(slot)
+            if wanted is not None and self._told.get(task) != wanted:
+                for store in self._stores(query, task):
+                    self._internals.place_state(query, store, wanted)
+                self._told[task] = wanted
+
+    def ran(self, executors: Mapping[int, str | None]) -> None:
+        """Where tasks have run. One that Spark ran elsewhere has its state there now: it must be told again."""
+        for task, executor in executors.items():
+            if executor is not None:
+                self._been.setdefault(executor, set()).add(task)
+            told = self._told.get(task)
+            if told is not None and executor is not None and told.id != executor:
+                del self._told[task]
+
+    def been_on(self, executor: Executor) -> frozenset[int]:
+        """The tasks that have run on this executor: it may still have most of their state, and needs only what came
+        since. Spark drops what has been gone for a minute."""
+        return frozenset(self._been.get(executor.id, ()))
+
+    def locations(self, query: StreamingQuery) -> list[str | None]:
+        """Where Spark says that each task's state is; the first store speaks for the others."""
+        return [self._internals.state_location(query, next(self._stores(query, task))) for task in range(self._tasks)]
+
+    def _stores(self, query: StreamingQuery, task: int) -> Iterator[StatePartition]:
+        checkpoint = self._internals.state_folder(query)
+        for operator in range(self._operators):
+            for name in self._names:
+                yield StatePartition(checkpoint, operator, task, name)

@@ -1,0 +1,112 @@
+"""Making new executors ready for state: the first batch with a state store on a fresh JVM takes seconds, of which other
+operators' rows need not know.
+
+A query of a few rows, with state partitions on every new executor, runs two batches: that loads RocksDB's native
+library, the shuffle, Spark's code generator and the Python stage behind them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.cluster.model import Slot
+from penstock.cluster.provider import Executor
+from penstock.engine.executor import bundle
+from penstock.engine.spark.internals import QueryIdentity, SparkInternals
+from penstock.engine.spark.state_placement import StatePlacer
+
+#: State partitions on each executor.
+PARTITIONS = 2
+BATCHES = 2
+ROWS = 16
+PREFIX = ".warm-"
+
+
+def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpoints: str, seconds: float) -> None:
+    """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a folder that all
+    machines see; where it is a plain one, nothing of it stays."""
+    checkpoint = f"{checkpoints}/{PREFIX}{secrets.token_hex(4)}"
+    session: SparkSession = internals.spark.newSession()
+    partitions = PARTITIONS * len(executors)
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    feed = _WarmFeed(executors)
+    frame = internals.placed_stream(session, "warm", feed).groupBy("descriptor").count()
+    placer = StatePlacer(internals, frame, partitions)
+    slots = [Slot("warm", index // PARTITIONS) for index in range(partitions)]
+    reports = frame.select("descriptor").mapInArrow(bundle.warm, "x binary")
+    done = _Counted(BATCHES)
+    query = internals.start(reports, QueryIdentity(f"warm-{secrets.token_hex(4)}", checkpoint, "update"), done)
+    try:
+        placer.settle(query, slots, lambda slot: executors[slot.index])
+        feed.open.set()
+        done.finished.wait(seconds)
+    finally:
+        feed.closed = True
+        feed.open.set()
+        with suppress(Exception):
+            query.stop()
+        if Path(checkpoints).is_dir():
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def clear_warming(checkpoints: str) -> None:
+    """Delete what a driver left that was killed while it warmed an executor."""
+    if Path(checkpoints).is_dir():
+        for left in Path(checkpoints).glob(f"{PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+class _WarmFeed:
+    """Rows that say nothing, a batch after the other; the offset is the number of batches."""
+
+    def __init__(self, executors: Sequence[Executor]) -> None:
+        self._executors = executors
+        self._next = 0
+        self.open = threading.Event()
+        self.closed = False
+
+    def seek(self, start: str) -> None:
+        self._next = int(json.loads(start))
+
+    def latest(self) -> str | None:
+        self.open.wait()
+        if self._next < BATCHES and not self.closed:
+            return json.dumps(self._next + 1)
+        return json.dumps(self._next) if self._next else None
+
+    def partitions(self, start: str | None, end: str) -> list[tuple[bytes, Executor | None]]:
+        self._next = int(json.loads(end))
+        return [(b"%d" % row, self._executors[row % len(self._executors)]) for row in range(ROWS)]
+
+    def committed(self, end: str) -> None:
+        pass
+
+    def fail(self, error: Exception) -> None:
+        """Warming is a favour: what it cannot do now, the first real batch does."""
+
+
+class _Counted:
+    """Takes batches until there were enough."""
+
+    def __init__(self, batches: int) -> None:
+        self._left = batches
+        self.finished = threading.Event()
+
+    def wants(self, batch: int) -> bool:
+        return True
+
+    def take(self, batch: int, reports: Sequence[bytes]) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.finished.set()
+
+    def fail(self, error: Exception) -> None:
+        self.finished.set()

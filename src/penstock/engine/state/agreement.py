@@ -1,0 +1,138 @@
+"""Whether Spark's checkpoints and the catalog tell of the same batches.
+
+A batch is planned by Spark, published in the catalog, and then finished by Spark. So for every query the last published
+batch is the last finished one or the one that was planned after it, and it ended where Spark says. If the checkpoint is
+older, Spark gives the numbers of published batches to new rows, and these would be taken for replays and lost. If the
+catalog is older, batches are missing in it, and the files of their segments would be swept as nobody's. Both come of a
+copy that was restored without the other, of a power cut, and of a fail-over to a replica that lagged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from penstock.channels.catalog import Catalog
+from penstock.engine.change.repartition import under_way
+from penstock.engine.state.checkpoint_log import CheckpointLog, Positions
+from penstock.errors import PenstockError
+from penstock.topology.definition import Operator, Source
+
+_RESTORE = "Restore checkpoints and catalog of the same moment, or start with a new state folder"
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """The last batch of an operator that the catalog has."""
+
+    #: -1 if there is none.
+    number: int
+    #: Where it ended; what an older Penstock wrote does not say it.
+    ends: Positions
+
+
+def last_batch(catalog: Catalog, operator: str) -> LastBatch:
+    last = catalog.last_batch(operator)
+    if last is None:
+        return LastBatch(-1, {})
+    [batch] = catalog.manifests(operator, last - 1)
+    return LastBatch(last, json.loads(batch.manifest).get("ends", {}))
+
+
+def check_agreement(operators: Iterable[Operator], catalog: Catalog, checkpoints: str, spark: SparkSession) -> None:
+    """Refuse a state whose checkpoints and catalog do not belong together, before anything is run or deleted: for the
+    operators that are to go on from it."""
+    channel_ends = catalog.load().ends
+    rewriting = under_way(catalog)
+    for operator in operators:
+        log = CheckpointLog.open(spark, f"{checkpoints}/{operator.name}")
+        # Spark counts the rewriting of state as a batch, which is entered in the catalog afterwards.
+        unpublished = 1 if rewriting is not None and rewriting[0] == operator.name else 0
+        check_operator(operator, log, last_batch(catalog, operator.name), channel_ends, unpublished)
+
+
+def check_operator(
+    operator: Operator,
+    log: CheckpointLog,
+    found: LastBatch,
+    channel_ends: Mapping[str, int],
+    unpublished: int = 0,
+) -> None:
+    """The same for one operator. So many of its finished batches may be missing in the catalog as are `unpublished`."""
+    planned, finished = log.planned(), log.finished()
+    if finished > found.number + unpublished:
+        raise _went_back(
+            operator,
+            f"Spark has finished batch {finished} by its checkpoint {log.folder}, and the catalog has "
+            f"{f'batches up to {found.number} only' if found.number >= 0 else 'none of its batches'}",
+        )
+    if planned < 0 <= found.number:
+        raise _unfit(operator, f"the catalog has batches up to {found.number}, and there is no checkpoint {log.folder}")
+    if planned < found.number:
+        raise _behind(operator, log, found, planned)
+    _compare_ends(operator, log, found)
+    read = log.ends(planned, of_source=False) if not isinstance(operator, Source) else None
+    for channel, row in (read or {}).items():
+        if row > channel_ends.get(channel, 0):
+            raise _went_back(
+                operator,
+                f"its checkpoint {log.folder} has batch {planned}, which reads the channel {channel} up to row {row}, "
+                f"and in the catalog the channel ends at row {channel_ends.get(channel, 0)}",
+            )
+
+
+def check_batch(operator: Operator, log: CheckpointLog, catalog: Catalog, batch: int, last: int) -> None:
+    """Refuse a batch that Spark is about to run if it cannot follow the last one that was published: that is the next,
+    or the last one again with the end that it had."""
+    if batch > last + 1:
+        raise _went_back(operator, f"Spark is at batch {batch}, and the catalog has batches up to {last} only")
+    found = last_batch(catalog, operator.name)
+    if batch < found.number:
+        raise _behind(operator, log, found, batch)
+    _compare_ends(operator, log, found)
+
+
+def _compare_ends(operator: Operator, log: CheckpointLog, found: LastBatch) -> None:
+    """The last published batch ends where Spark says that it does."""
+    if not found.ends:
+        return
+    ends = log.ends(found.number, of_source=isinstance(operator, Source))
+    if ends is None:
+        raise _unfit(operator, f"its checkpoint {log.folder} does not say where batch {found.number} ended")
+    for name, end in found.ends.items():
+        if ends.get(name) != end:
+            where = "" if isinstance(operator, Source) else f" of {name}"
+            raise _unfit(
+                operator,
+                f"batch {found.number} was published up to {end}{where}, and by its checkpoint {log.folder} it ends at "
+                f"{ends.get(name)}",
+            )
+
+
+def _behind(operator: Operator, log: CheckpointLog, found: LastBatch, batch: int) -> PenstockError:
+    return _unfit(
+        operator,
+        f"the catalog has batches up to {found.number}, and by its checkpoint {log.folder} Spark is at batch {batch}",
+    )
+
+
+def _unfit(operator: Operator, what: str) -> PenstockError:
+    return PenstockError(
+        "STATE_DOES_NOT_FIT",
+        f'The checkpoint of "{operator.name}" and the catalog are not of the same moment; rows would be lost: {what}.',
+        f"{_RESTORE} (or, on PostgreSQL, another topology name), or give up what the operator holds with "
+        f"--forget {operator.name}. Nothing was deleted.",
+        operator.where,
+    )
+
+
+def _went_back(operator: Operator, what: str) -> PenstockError:
+    return PenstockError(
+        "CATALOG_WENT_BACK",
+        f'The catalog lacks batches of "{operator.name}": {what}.',
+        f"{_RESTORE}. Nothing was deleted.",
+        operator.where,
+    )

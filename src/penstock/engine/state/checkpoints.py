@@ -1,0 +1,49 @@
+"""Spark's checkpoints of one topology: a folder an operator, below a path or a URI that Spark can open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.engine.spark.internals import HadoopFiles
+from penstock.engine.state.checkpoint_log import CheckpointLog
+
+_OFFSETS = "offsets"
+
+
+class Checkpoints:
+    """What is below a location, which belongs to the topology alone."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self.location = location
+        self._is_uri = ":" in location.partition("/")[0]
+
+    def has(self, operator: str) -> bool:
+        """Whether Spark has begun to write down how far the operator's query is."""
+        return _OFFSETS in self._names(operator)
+
+    def unfinished(self, operator: str) -> bool:
+        """Whether a batch was begun whose end was not written down: Spark will have it read once more."""
+        log = CheckpointLog.open(self._spark, f"{self.location}/{operator}")
+        return log.planned() > log.finished()
+
+    def operators(self) -> list[str]:
+        """Those that have a checkpoint here, declared or not."""
+        return [name for name in self._names("") if not name.startswith(".") and self.has(name)]
+
+    def drop(self, operator: str) -> None:
+        folder = f"{self.location}/{operator}"
+        if self._is_uri:
+            HadoopFiles(self._spark).delete(folder)
+        elif Path(folder).is_dir():
+            shutil.rmtree(folder)
+
+    def _names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing if it does not exist, or is none."""
+        if self._is_uri:
+            return HadoopFiles(self._spark).names(f"{self.location}/{folder}".rstrip("/"))
+        path = Path(self.location) / folder
+        return sorted(one.name for one in path.iterdir()) if path.is_dir() else []

@@ -1,0 +1,93 @@
+"""Where a topology's state is: catalog, segments, checkpoints. For one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from penstock.channels.segments import open_filesystem
+from penstock.clock import wall_time
+from penstock.engine.state.ownership import places
+from penstock.errors import PenstockError
+
+_PREFIX = "penstock-state-"
+#: A temporary folder without a lock that is younger than this may be about to be locked.
+_ABANDONED_SECONDS = 60.0
+
+
+@dataclass
+class StateFolder:
+    """A folder that is held by this process until it is released; a temporary one is deleted then."""
+
+    path: Path
+    temporary: bool
+    _lock: IO[str]
+
+    @staticmethod
+    def hold(path: str | None) -> StateFolder:
+        if path is None:
+            _clear_abandoned()
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX)) if path is None else Path(path).absolute()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Nobody else: whoever can open it can also hold it.
+            lock = os.fdopen(
+                os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+", encoding="utf-8"
+            )
+        except OSError as error:
+            raise PenstockError(
+                "STATE_IN_USE", f"the state folder {folder} cannot be used: {error}.", "Give another one with --state."
+            ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise PenstockError(
+                "STATE_IN_USE",
+                f"process {holder} runs on the state folder {folder}.",
+                "Stop it first, or give another folder with --state.",
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        return StateFolder(folder, path is None, lock)
+
+    def release(self) -> None:
+        if self.temporary:
+            _delete(self.path)
+        self._lock.close()
+
+    def sub(self, name: str) -> str:
+        folder = self.path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return str(folder)
+
+
+def _clear_abandoned() -> None:
+    """Delete the temporary state of drivers that were killed: nobody can go on from it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), (folder / "lock").open(encoding="utf-8") as lock:
+            found = os.fstat(lock.fileno())
+            if found.st_uid == os.getuid() and found.st_mtime < wall_time() - _ABANDONED_SECONDS:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _delete(folder)
+
+
+def _delete(folder: Path) -> None:
+    """With what its owner keeps elsewhere: nobody can go on from that either."""
+    elsewhere: list[str] = []
+    with suppress(OSError, ValueError):
+        elsewhere = places(folder)
+    for place in elsewhere:
+        with suppress(OSError, PenstockError):
+            filesystem, root = open_filesystem(place)
+            filesystem.delete_dir(root)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""How a placement becomes another: plans, where they lead, and the steps that carry them out. Never touches Spark."""
