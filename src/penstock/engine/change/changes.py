@@ -18,6 +18,7 @@ from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import SparkInternals
 from penstock.engine.spark.warming import warm_state
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
+from penstock.engine.state.tasks import check_repartition, dealt_anew
 from penstock.errors import PenstockError
 from penstock.plans.enacting import Enactor, GiveUp, Interruption, Move, Outcome, Placed, Status, Step
 from penstock.plans.plan import MoveTask, Plan, SetInstances, SetTasks, Target, diff
@@ -48,8 +49,8 @@ class Changes(Enactor):
             case (SetTasks(operator, tasks),):
                 placement = self._run.placement
                 if self._tasks(operator) != tasks:
-                    repartition.check_repartition(self._run.definition, operator, tasks, placement.total(operator))
-                    placement = repartition.dealt_anew(placement, operator, tasks)
+                    check_repartition(self._run.definition, operator, tasks, placement.total(operator))
+                    placement = dealt_anew(placement, operator, tasks)
                 return Target(placement, self._run.host.cluster)
         return super().leads_to(plan)
 

@@ -15,9 +15,9 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import Channel
 from penstock.channels.records import CatalogState
 from penstock.channels.segments import SegmentStore
-from penstock.engine.change import repartition
 from penstock.engine.query import state_account
 from penstock.engine.query.sink_writers import check_folder
+from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.ownership import Owner
 from penstock.engine.state.shape import Shape, channels_read
@@ -40,7 +40,7 @@ def read_old_state(catalog: Catalog, checkpoints: Checkpoints) -> OldState:
         shape=shape,
         unread=_unread(shape, known),
         begun=tuple(known.last_batches),
-        tasks=repartition.recorded_tasks(catalog),
+        tasks=task_numbers.recorded_tasks(catalog),
         unfinished=tuple(name for name in keyed if checkpoints.unfinished(name)),
     )
 
@@ -208,6 +208,6 @@ def _meta(catalog: Catalog, known: CatalogState, dropped: Collection[str], decla
     return {
         _SHAPE: json.dumps(declared),
         _BEFORE: json.dumps(before),
-        **repartition.forgotten(catalog, dropped),
+        **task_numbers.forgotten(catalog, dropped),
         **state_account.forgotten(catalog, dropped),
     }

@@ -13,13 +13,12 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
 from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Placement
-from penstock.engine.change import repartition
 from penstock.engine.query.feeds import Batch, RateFeed
 from penstock.engine.query.frames import Environment
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.rehearsal import rehearse
 from penstock.engine.query.state_account import StateAccount, record_kept, take_recorded
-from penstock.engine.run import arrangement
+from penstock.engine.run import arrangement, rewriting
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.chores import Chores, Staging
@@ -31,6 +30,7 @@ from penstock.engine.run.opening import open_catalog, open_environment, open_mon
 from penstock.engine.run.queries import Queries
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
+from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.folder import StateFolder
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
@@ -167,9 +167,9 @@ class Run:
         self._monitoring = self._open_monitoring(environment)
         for what in opened.told:
             self.happened("notice", what)
-        if what := repartition.finish(self.host.spark, environment, catalog):
+        if what := rewriting.finish(self.host.spark, environment, catalog):
             self.happened("recovery", what)
-        self.definition = repartition.with_tasks(declared, repartition.recorded_tasks(catalog))
+        self.definition = task_numbers.with_tasks(declared, task_numbers.recorded_tasks(catalog))
         self._environment = dataclasses.replace(environment, definition=self.definition)
         operators = [operator.name for operator in self.definition.operators]
         self._chores = Chores(environment.channels, catalog, operators, self._staging)

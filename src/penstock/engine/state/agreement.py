@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from penstock.channels.catalog import Catalog
-from penstock.engine.change.repartition import under_way
 from penstock.engine.state.checkpoint_log import CheckpointLog, Positions
+from penstock.engine.state.tasks import under_way
 from penstock.errors import PenstockError
 from penstock.topology.definition import Operator, Source
 

@@ -15,7 +15,6 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.records import NewSegment, Position
 from penstock.channels.segments import SegmentStore, segment_name
-from penstock.engine.change.repartition import begin, record_tasks, recorded_tasks, under_way
 from penstock.engine.query.state_account import record_kept, take_recorded
 from penstock.engine.run.handover import (
     batches_before,
@@ -30,6 +29,7 @@ from penstock.engine.run.handover import (
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.ownership import Owner
 from penstock.engine.state.shape import shape_of
+from penstock.engine.state.tasks import begin, record_tasks, recorded_tasks, under_way
 from penstock.errors import PenstockError
 from penstock.monitor.kept_state import KeptState, Kind
 from penstock.topology.definition import TopologyDefinition

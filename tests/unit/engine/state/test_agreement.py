@@ -15,7 +15,8 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, Channels
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import SegmentStore
-from penstock.engine.change import repartition
+from penstock.engine.run.rewriting import enter_rewriting
+from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.agreement import check_agreement, check_batch
 from penstock.engine.state.checkpoint_log import CheckpointLog
 from penstock.topology.definition import Operator, TopologyDefinition
@@ -156,9 +157,9 @@ def test_the_rewriting_of_state_is_a_batch_that_may_be_missing(state: State) -> 
     state.run(3)
     state.plan("rows", 3, 30)
     state.finish("rows", 3)
-    repartition.begin(state.catalog, "rows", 8)
+    task_numbers.begin(state.catalog, "rows", 8)
     state.check()
-    repartition.give_up(state.catalog)
+    task_numbers.give_up(state.catalog)
     assert state.refused() == "CATALOG_WENT_BACK"
 
 
@@ -174,7 +175,7 @@ def test_the_rewriting_of_state_is_entered_once(state: State, tmp_path: Path) ->
     log = CheckpointLog.open(None, str(state.checkpoints / "out"))
     environment: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda operator: log)
     for _ in range(2):
-        repartition.enter_rewriting(environment, "out")
+        enter_rewriting(environment, "out")
         assert channels.last_batch("out") == 1
         state.check()
 

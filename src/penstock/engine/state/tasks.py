@@ -1,0 +1,86 @@
+"""How many tasks a keyed operator has where that is no longer what was declared, and a repartition that is under way:
+as the catalog has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+
+from penstock.channels.catalog import Catalog
+from penstock.cluster.model import Placement
+from penstock.errors import PenstockError
+from penstock.strategies.mapping.round_robin import deal_tasks
+from penstock.topology.definition import Keyed, TopologyDefinition
+
+_TASKS = "tasks"
+_UNDER_WAY = "repartition"
+
+
+def with_tasks(definition: TopologyDefinition, tasks: Mapping[str, int]) -> TopologyDefinition:
+    """The topology with these numbers of tasks instead of the declared ones."""
+    operators = tuple(
+        dataclasses.replace(one, tasks=tasks[one.name]) if isinstance(one, Keyed) and one.name in tasks else one
+        for one in definition.operators
+    )
+    return dataclasses.replace(definition, operators=operators)
+
+
+def check_repartition(definition: TopologyDefinition, operator: str, tasks: int, instances: int) -> Keyed:
+    """The operator, if its state can be cut into so many tasks."""
+    known = {one.name: one for one in definition.operators}
+    found = known.get(operator)
+    if not isinstance(found, Keyed):
+        keyed = ", ".join(one.name for one in definition.operators if isinstance(one, Keyed)) or "none"
+        raise repartition_failed(
+            f'"{operator}" is no keyed operator of this topology.', f"Its keyed operators are: {keyed}."
+        )
+    if tasks < instances:
+        raise repartition_failed(
+            f'"{operator}" has {instances} instances, too many for {tasks} tasks.',
+            f"First: penstock set-instances {operator} {tasks}",
+        )
+    if tasks == found.tasks:
+        raise repartition_failed(f'"{operator}" has {tasks} tasks already.', "Nothing was changed.")
+    return found
+
+
+def dealt_anew(placement: Placement, operator: str, tasks: int) -> Placement:
+    """So many tasks of an operator on the slots where its instances are."""
+    return Placement(placement.instances, {**placement.tasks, operator: deal_tasks(tasks, placement.of(operator))})
+
+
+def recorded_tasks(catalog: Catalog) -> dict[str, int]:
+    """The tasks of operators whose state was repartitioned, by name."""
+    return dict(json.loads(catalog.get_meta(_TASKS) or "{}"))
+
+
+def record_tasks(catalog: Catalog, operator: str, tasks: int) -> None:
+    catalog.set_meta(_TASKS, json.dumps(recorded_tasks(catalog) | {operator: tasks}))
+    catalog.set_meta(_UNDER_WAY, "")
+
+
+def begin(catalog: Catalog, operator: str, tasks: int) -> None:
+    catalog.set_meta(_UNDER_WAY, json.dumps({"operator": operator, "tasks": tasks}))
+
+
+def give_up(catalog: Catalog) -> None:
+    catalog.set_meta(_UNDER_WAY, "")
+
+
+def under_way(catalog: Catalog) -> tuple[str, int] | None:
+    """The repartition that was going on when the driver ended: operator and tasks."""
+    text = catalog.get_meta(_UNDER_WAY)
+    fields = json.loads(text) if text else None
+    return (fields["operator"], fields["tasks"]) if fields else None
+
+
+def forgotten(catalog: Catalog, operators: Collection[str]) -> dict[str, str]:
+    """What is to be recorded, by key, when these operators begin anew or are gone."""
+    tasks, unfinished = recorded_tasks(catalog), under_way(catalog)
+    found = {_TASKS: json.dumps({name: count for name, count in tasks.items() if name not in operators})}
+    return found | ({_UNDER_WAY: ""} if unfinished is not None and unfinished[0] in operators else {})
+
+
+def repartition_failed(message: str, hint: str) -> PenstockError:
+    return PenstockError("REPARTITION_FAILED", message, hint)
