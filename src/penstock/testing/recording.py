@@ -1,4 +1,4 @@
-"""Test doubles that ship with the package: for Penstock's own tests, and for those of its users.
+"""An engine that only writes down what it is asked to do.
 
 engine = RecordingEngine(topology.definition(), Cluster.of(["a", "b"], slots=2))
 Enactor(engine).carry_out(plan)
