@@ -24,7 +24,7 @@ from penstock.engine.keyed_plans import keyed_plans
 from penstock.engine.manifest import BatchReport
 from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
-from penstock.engine.opening import open_catalog, open_environment, open_monitor
+from penstock.engine.opening import finish_sinks, open_catalog, open_environment, open_monitor
 from penstock.engine.operator_frames import Environment
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.privacy import for_owner_only
@@ -381,6 +381,7 @@ class Run:
             if self._environment is not None:
                 record_kept(self._catalog, self._kept())
             if self._chores is not None:
+                finish_sinks([operator.name for operator in self.definition.operators], self._catalog)
                 self._chores.end()
         self._catalog.close()
         self._catalog = None
