@@ -178,7 +178,8 @@ class Run:
             self.statistics.keep(operator, kept, 0)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
-            self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
+            told = f"the driver had not noted the end of this change, which counts only if it was observed: {change}"
+            self.happened("recovery", told)
 
     def _open_monitoring(self, environment: Environment) -> Monitoring:
         around = Surroundings(
