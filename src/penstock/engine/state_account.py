@@ -101,7 +101,7 @@ class HasProgress(Protocol):
 class _Published:
     batch: int
     born: Born | None
-    #: A batch that was published before, and ran again to bring the state up to date, is counted already.
+    #: A batch that was published before, and ran again to bring the state up to date, may be counted already.
     is_new: bool
 
 
@@ -120,6 +120,8 @@ class StateAccounts:
         self._complain: Callable[[str], object] | None = complain
         self._clock = clock
         self._last: StateAccount | None = None
+        #: The newest batch that Spark has told this driver of.
+        self._told = -1
         self._read_at = 0.0
         self._pending: _Published | None = None
         self._ages = WindowAges()
@@ -161,4 +163,7 @@ class StateAccounts:
         self._last = account = account_of(progress, self._output_mode)
         if account.watermark is not None:
             self._ages.note(account.watermark, account.event_times, pending.born)
-        self._tell(account if pending.is_new else replace(account, late_rows=0))
+        # Spark tells of a batch once it has committed it, and replays what it has not: a replay may be untold of.
+        counts = pending.is_new or pending.batch > self._told
+        self._told = max(self._told, account.batch)
+        self._tell(account if counts else replace(account, late_rows=0))

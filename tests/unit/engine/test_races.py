@@ -21,6 +21,7 @@ from penstock.engine.intake import Intake
 from penstock.engine.operator_query import OperatorQuery
 from penstock.engine.pacing import Pacer
 from penstock.engine.runtime import Run
+from penstock.engine.state_account import StateAccount, StateAccounts
 from penstock.errors import PenstockError
 
 LOST = "ExecutorLostFailure (executor 1 exited)"
@@ -319,6 +320,31 @@ def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., Run]) -> None
     run = make()
     assert not run.stop(drain=False)
     assert run.how_it_ended == "rows were still on their way, and are kept"
+
+
+class Ended:
+    """A query of Spark's that has just finished a batch in which rows were dropped."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        step = {"operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsDroppedByWatermark": 5}
+        self.lastProgress = {"batchId": 7, "stateOperators": [step]}
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def test_what_the_last_batch_of_a_query_dropped_is_counted_when_it_is_stopped(make: Callable[..., Run]) -> None:
+    """It was read of when Spark asked for the next batch, which the next query has."""
+    query = source_of(make())
+    told: list[StateAccount] = []
+    query.environment = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
+    query.query = Ended()  # type: ignore[assignment]
+    query.accounts = StateAccounts("append", told.append)
+    query.accounts.published(7, None, 0, is_new=True)
+    OperatorQuery.stop(query)
+    assert [one.late_rows for one in told] == [5]
 
 
 class Meta:

@@ -132,10 +132,34 @@ def test_a_progress_that_cannot_be_read_is_told_of_once_and_stops_nothing() -> N
 
 def test_a_replay_is_not_counted_again() -> None:
     made, query, told, _ = accounts()
+    for is_new in (True, False):
+        made.published(4, None, 0, is_new=is_new)
+        query.newest = progress(4, dropped=3)
+        made.between_batches(query, idle=False)
+    assert [(one.late_rows, one.kept[0].rows) for one in told] == [(3, 7), (0, 7)]
+
+
+def test_a_batch_that_was_cut_off_before_spark_told_of_it_is_counted_when_it_is_replayed() -> None:
+    made, query, told, _ = accounts()
+    made.published(3, None, 0, is_new=True)
+    query.newest = progress(3, dropped=1)
+    made.between_batches(query, idle=False)
+    made.published(4, None, 0, is_new=True)
+    made.between_batches(query, idle=False)  # Spark has not written down what it did, and is ended here
+    query = Query()
     made.published(4, None, 0, is_new=False)
     query.newest = progress(4, dropped=3)
     made.between_batches(query, idle=False)
-    assert [(one.late_rows, one.kept[0].rows) for one in told] == [(0, 7)]
+    assert [(one.batch, one.late_rows) for one in told] == [(3, 1), (4, 3)]
+
+
+def test_what_the_driver_before_was_not_told_of_is_counted_by_this_one() -> None:
+    """Spark tells of a batch after it has committed it, and replays only what it has not committed."""
+    made, query, told, _ = accounts()
+    made.published(4, None, 0, is_new=False)
+    query.newest = progress(4, dropped=3)
+    made.between_batches(query, idle=False)
+    assert [one.late_rows for one in told] == [3]
 
 
 def test_what_is_kept_is_remembered_from_run_to_run_and_taken_once(tmp_path: Path) -> None:
