@@ -322,6 +322,20 @@ def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., Run]) -> None
     assert run.how_it_ended == "rows were still on their way, and are kept"
 
 
+def test_a_run_of_which_nobody_knows_what_is_inside_does_not_claim_that_everything_arrived(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make()
+    monkeypatch.setattr(run, "unknown_inside", lambda: ["windows"])
+    run.begin_drain()
+    for query in run.queries.all():
+        query.intake.turn.empty_polls = 2
+        query.feeds = []
+    assert run.stop(drain=False)
+    assert run.how_it_ended.startswith("no row was on its way any more; it is not known whether")
+    assert '"windows"' in run.how_it_ended
+
+
 class Ended:
     """A query of Spark's that has just finished a batch in which rows were dropped."""
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.channels.catalog import Catalog
 from penstock.engine.state_account import (
     ACCOUNT_SECONDS,
     StateAccount,
     StateAccounts,
     account_of,
-    record_kept,
-    take_recorded,
 )
 from penstock.monitor.kept_state import KeptState, Kind, left_in_words, left_inside
 
@@ -160,16 +156,6 @@ def test_what_the_driver_before_was_not_told_of_is_counted_by_this_one() -> None
     query.newest = progress(4, dropped=3)
     made.between_batches(query, idle=False)
     assert [one.late_rows for one in told] == [3]
-
-
-def test_what_is_kept_is_remembered_from_run_to_run_and_taken_once(tmp_path: Path) -> None:
-    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.db", "words")
-    assert take_recorded(catalog) == {}
-    kept = {"windows": (KeptState(Kind.AGGREGATE, 3, open=True),), "join": (KeptState(Kind.JOIN, 2),)}
-    record_kept(catalog, kept)
-    assert take_recorded(catalog) == kept
-    assert take_recorded(catalog) == {}, "a run that is killed leaves nothing that is not true any more"
-    catalog.close()
 
 
 def test_results_that_waited_for_a_watermark_are_as_old_as_their_rows() -> None:
