@@ -15,7 +15,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import Channel
 from penstock.channels.records import CatalogState
 from penstock.channels.segments import SegmentStore
-from penstock.engine import repartition, state_account
+from penstock.engine import kept_record, repartition
 from penstock.engine.checkpoints import Checkpoints
 from penstock.engine.ownership import Owner
 from penstock.engine.shape import Shape, channels_read
@@ -208,5 +208,5 @@ def _meta(catalog: Catalog, known: CatalogState, dropped: Collection[str], decla
         _SHAPE: json.dumps(declared),
         _BEFORE: json.dumps(before),
         **repartition.forgotten(catalog, dropped),
-        **state_account.forgotten(catalog, dropped),
+        **kept_record.forgotten(catalog, dropped),
     }

@@ -26,10 +26,10 @@ from penstock.engine.handing_over import (
     read_old_state,
     settle,
 )
+from penstock.engine.kept_record import KeptRecord
 from penstock.engine.ownership import Owner
 from penstock.engine.repartition import begin, record_tasks, recorded_tasks, under_way
 from penstock.engine.shape import shape_of
-from penstock.engine.state_account import record_kept, take_recorded
 from penstock.errors import PenstockError
 from penstock.monitor.kept_state import KeptState, Kind
 from penstock.topology.definition import TopologyDefinition
@@ -121,7 +121,10 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     record_tasks(world.catalog, "count", 4)
     begin(world.catalog, "count", 8)
     kept = (KeptState(next(iter(Kind)), 3),)
-    record_kept(world.catalog, {"count": kept, "other": kept})
+    record = KeptRecord(world.catalog, lambda operator: 7)
+    for name in ("count", "other"):
+        record.note(name, 7, kept)
+    record.write()
     told = world.start(declared("out"), "count")
     assert [line.split('"')[1] for line in told] == ["count", "counts", "late"]
     assert world.left == {"numbers", "out", "numbers.out"}
@@ -131,7 +134,7 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     assert set(after.ends) == {"numbers.out"}
     assert recorded_tasks(world.catalog) == {}
     assert under_way(world.catalog) is None
-    assert set(take_recorded(world.catalog)) == {"other"}, "nothing is left inside what is gone"
+    assert set(KeptRecord(world.catalog, lambda operator: 7).known) == {"other"}, "nothing is left inside what is gone"
     assert world.start(declared("out")) == ()
 
 
