@@ -120,6 +120,42 @@ def test_late_rows_are_counted_and_open_windows_are_told_of(
         run.stop(drain=False)
 
 
+def kill(run: Run) -> None:
+    """Stop the queries, and write nothing more: as SIGKILL leaves it, but for the JVM."""
+    catalog, run._catalog = run.catalog, None
+    run.stop(drain=False)
+    catalog.close()
+
+
+def test_open_windows_are_known_after_a_kill_or_known_not_to_be_known(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    with running(watched(folder), local_host, "killed") as run:
+        write(folder, "1.json", [("a", 0.0), ("b", 1.0)])
+        until(run, lambda: run.statistics.totals("windows")[0] == 2, "all rows are read")
+        drain(run)
+        recorded = time.monotonic() + 10
+        while '"windows"' not in (run.catalog.get_meta("kept") or "") and time.monotonic() < recorded:
+            time.sleep(0.1)
+        kill(run)
+    with running(watched(folder), local_host, "killed") as run:  # without a row
+        drain(run)
+        assert run.left_inside() == {"windows": 2}
+        assert run.unknown_inside() == []
+        run.catalog.set_meta("kept", "")  # as if it had been killed before that was written
+        kill(run)
+    with running(watched(folder), local_host, "killed") as run:
+        drain(run)
+        assert run.left_inside() == {}
+        assert run.unknown_inside() == ["windows"], "counts has emitted all it keeps"
+        page = end(summarize(run, "local", drained=True))
+        assert "everything that the sources emitted has reached the sinks" not in page
+        assert 'not known whether results are left inside "windows"' in page
+        run.stop(drain=False)
+    assert 'not known whether results are left inside "windows"' in run.how_it_ended
+
+
 def test_a_run_without_open_windows_has_delivered_everything(
     local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from penstock.engine.run.run import Run
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.history import POINTS, HistoryQuery
-from penstock.monitor.kept_state import left_in_words
+from penstock.monitor.kept_state import left_in_words, unknown_in_words
 from penstock.monitor.series import By
 from penstock.monitor.snapshot import Snapshot
 from penstock.plans import requests as plans
@@ -241,6 +241,8 @@ class Steering:
         reason = f"it stops {'after everything has reached the sinks' if drain else 'at once'}"
         if left := self._run.left_inside():
             reason = f"{reason}; results of windows that are open then stay inside (now: {left_in_words(left)})"
+        if unknown := self._run.unknown_inside():
+            reason = f"{reason}; {unknown_in_words(unknown)}"
         if not dry_run:
             self._run.happened(EventKind.REQUEST, reason, "stop")
             self._request_stop(drain)

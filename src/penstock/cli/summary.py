@@ -79,6 +79,8 @@ class Summary:
     unplaced_because: str = ""
     #: Whether the next run can go on from where this one stopped.
     resumable: bool = False
+    #: Operators of which it is not known whether they hold results that are not emitted yet.
+    unknown_inside: tuple[str, ...] = ()
 
     @property
     def left_inside(self) -> dict[str, int]:
@@ -118,6 +120,7 @@ class Summary:
             ],
             "drained": self.drained,
             "left_inside": self.left_inside,
+            "left_inside_unknown": list(self.unknown_inside),
             "unplaced": self.unplaced_because or None,
             "as_planned": self.as_planned,
         }
@@ -139,6 +142,7 @@ def summarize(run: Run, cluster: str, drained: bool) -> Summary:
         drained=drained,
         unplaced_because=run.host.unplaced_because,
         resumable=not run.state.temporary,
+        unknown_inside=tuple(run.unknown_inside()),
     )
 
 

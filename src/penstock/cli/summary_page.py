@@ -9,7 +9,7 @@ from rich.table import Table
 
 from penstock.cli.numbers import NOTHING, count, plural, seconds
 from penstock.cli.summary import OperatorSummary, Summary
-from penstock.monitor.kept_state import left_in_words
+from penstock.monitor.kept_state import left_in_words, unknown_in_words
 
 
 def print_summary(summary: Summary, console: Console) -> None:
@@ -50,9 +50,11 @@ def end(summary: Summary) -> str:
         text = f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
     elif summary.left_inside:
         text = "Drained: no row is on its way any more, but not every result was emitted."
+    elif summary.unknown_inside:
+        text = "Drained: no row is on its way any more."
     else:
-        return "Drained: everything that the sources emitted has reached the sinks."
-    return f"{text} {_left(summary)}".rstrip()
+        text = "Drained: everything that the sources emitted has reached the sinks."
+    return " ".join(filter(None, (text, _left(summary), _unknown(summary))))
 
 
 def _left(summary: Summary) -> str:
@@ -64,6 +66,11 @@ def _left(summary: Summary) -> str:
         else "the state of this run is temporary, so they are never emitted; --state keeps them for the next run"
     )
     return f"Left inside, in windows that are still open: {left_in_words(summary.left_inside)}; {becomes}."
+
+
+def _unknown(summary: Summary) -> str:
+    words = unknown_in_words(summary.unknown_inside)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def _inside(summary: Summary) -> Iterator[str]:

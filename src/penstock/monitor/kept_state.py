@@ -64,3 +64,10 @@ def left_inside(kept: Mapping[str, Iterable[KeptState]]) -> dict[str, int]:
 def left_in_words(left: Mapping[str, int]) -> str:
     """For a line of a page or an event; empty if nothing is left."""
     return ", ".join(f'{rows:,} {"result" if rows == 1 else "results"} in "{name}"' for name, rows in left.items())
+
+
+def unknown_in_words(operators: Iterable[str]) -> str:
+    """Of operators that may hold results, for a line of a page or an event; empty if there are none."""
+    names = ", ".join(f'"{name}"' for name in operators)
+    why = "an earlier run was ended before it wrote that down, and no batch has run since"
+    return f"it is not known whether results are left inside {names}: {why}" if names else ""

@@ -194,8 +194,8 @@ class Enactor:
                 self._removed.add(name)
         except Exception as problem:
             return self._roll_back(plan, before, added, _named(problem), steps)
-        engine.note("")
-        return Outcome(plan, Status.DONE, plan.reason, steps.done, placed, self._clock() - began)
+        why = "; ".join(one for one in (plan.reason, self._end_note()) if one)
+        return Outcome(plan, Status.DONE, why, steps.done, placed, self._clock() - began)
 
     def _kept(self, plan: Plan) -> set[str]:
         removed = {action.name for action in plan.actions if isinstance(action, RemoveMachine)}
@@ -208,17 +208,30 @@ class Enactor:
         self, plan: Plan, before: Placement, added: list[str], because: PenstockError, steps: _Steps
     ) -> Outcome:
         """Back to what ran before. A machine that this plan added goes again; where one was to be removed and is gone,
-        what was there is placed on those that are left (see Arrangement.requested)."""
-        engine, why = self._engine, f"{because.name}: {because.message}"
+        what was there is placed on those that are left (see Arrangement.requested). Every step of it is tried: the
+        outcome names those that failed too."""
+        engine, why = self._engine, [f"{because.name}: {because.message}"]
         with steps.of("roll back"):
-            engine.restore(before)
+            try:
+                engine.restore(before)
+            except Exception as problem:
+                why.append(f"the placement before could not be restored: {_named(problem).message}")
             for name in added:
                 try:
                     engine.remove_machine(name)
                 except Exception as problem:
-                    why = f"{why}; {name} could not be removed again: {_named(problem).message}"
-        engine.note("")
-        return Outcome(plan, Status.ROLLED_BACK, why, steps.done, seconds=steps.seconds, error=because.name)
+                    why.append(f"{name} could not be removed again: {_named(problem).message}")
+        why += filter(None, [self._end_note()])
+        return Outcome(plan, Status.ROLLED_BACK, "; ".join(why), steps.done, seconds=steps.seconds, error=because.name)
+
+    def _end_note(self) -> str:
+        """Note that the change is over. That it cannot be noted is a reason of its own and changes no outcome: the next
+        change clears the note, or the next start."""
+        try:
+            self._engine.note("")
+        except Exception as problem:
+            return f"the note of this change could not be cleared: {_named(problem).message}"
+        return ""
 
     def _actions(self, plan: Plan) -> tuple[Action, ...]:
         """The plan's actions in terms of what there is: machines that were added by their real slots, and without

@@ -89,6 +89,10 @@ class RecordingEngine:
         self.planned = placement
 
     def note(self, change: str) -> None:
+        """Not among the calls. It fails as "note", or as "clear the note" when it is empty."""
+        call = "note" if change else "clear the note"
+        if call in self.fails:
+            raise self.fails[call]
         self.noted = change
 
     def _call(self, call: str, give_up: GiveUp = lambda: "") -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
-from foreground import ignoring_ctrl_c
+from foreground import hearing_ctrl_c, ignoring_ctrl_c
 
 from penstock.cli.stopping import StoppedEarly, StopRequests
+
+
+@pytest.fixture(autouse=True)
+def in_the_foreground() -> Iterator[None]:
+    """These tests are about Ctrl-C, also where they are run in the background of a script, which ignores it."""
+    with hearing_ctrl_c():
+        yield
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -127,6 +127,16 @@ def test_state_that_is_kept_by_design_is_told_of_and_not_missed():
     assert holding(KeptState(Kind.AGGREGATE, 1200)).as_json()["left_inside"] == {}
 
 
+def test_what_is_not_known_to_have_been_emitted_is_not_called_delivered():
+    one = replace(holding(), unknown_inside=("windows",))
+    text = page(one)
+    assert "everything that the sources emitted has reached the sinks" not in text
+    assert 'It is not known whether results are left inside "windows"' in text
+    assert one.as_json()["left_inside_unknown"] == ["windows"]
+    assert "not known" not in page(holding())
+    assert "It is not known" in page(replace(holding(OPEN), unknown_inside=("others",)))
+
+
 def test_late_rows_are_told_of():
     assert 'Late: "windows" dropped 7 rows that came after its watermark had passed.' in page(holding(late_rows=7))
     assert "Late:" not in page(holding())

@@ -18,6 +18,7 @@ A, B = Slot("a", 0), Slot("b", 0)
 [NEW] = Cluster.of(["c"], 1).machines
 C = NEW.slots[0]
 LOST = PenstockError("CLUSTER_FAILED", "c/0 was lost.", "")
+FULL = PenstockError("CATALOG_UNREACHABLE", "the disk is full.", "")
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -114,6 +115,52 @@ def test_a_machine_that_cannot_be_removed_again_is_told(engine: RecordingEngine)
     engine.fails |= {"place": LOST, "remove machine c": PenstockError("CLUSTER_FAILED", "it stays.", "")}
     outcome = Enactor(engine).carry_out(Plan((AddMachine(NEW), SetInstances("m", {C: 1}))))
     assert "it stays" in outcome.reason
+
+
+def test_a_roll_back_that_fails_still_removes_the_new_machine_and_tells_both_reasons(engine: RecordingEngine) -> None:
+    engine.fails |= {"place": LOST, "restore": FULL}
+    outcome = Enactor(engine).carry_out(Plan((AddMachine(NEW), SetInstances("m", {C: 1}))))
+    assert outcome.status is Status.ROLLED_BACK
+    assert outcome.error == LOST.name
+    assert "c/0 was lost" in outcome.reason
+    assert "the disk is full" in outcome.reason
+    assert engine.cluster.names == ("a", "b")
+    assert engine.noted == ""
+
+
+def test_a_change_that_is_done_is_done_even_if_its_note_stays(engine: RecordingEngine) -> None:
+    engine.fails["clear the note"] = FULL
+    enactor = Enactor(engine)
+    outcome = enactor.carry_out(Plan((SetInstances("m", {A: 3}),), "why not"))
+    assert outcome.status is Status.DONE
+    assert outcome.reason.startswith("why not; ")
+    assert "the disk is full" in outcome.reason
+    del engine.fails["clear the note"]
+    assert enactor.carry_out(Plan((SetInstances("m", {A: 1}),))).status is Status.DONE
+    assert engine.noted == ""
+
+
+def test_a_change_without_a_reason_whose_note_stays_says_only_that(engine: RecordingEngine) -> None:
+    engine.fails["clear the note"] = FULL
+    outcome = Enactor(engine).carry_out(Plan((SetInstances("m", {A: 3}),)))
+    assert outcome.reason.startswith("the note of this change")
+
+
+def test_a_roll_back_is_one_even_if_its_note_stays(engine: RecordingEngine) -> None:
+    engine.fails |= {"place": LOST, "clear the note": FULL}
+    outcome = Enactor(engine).carry_out(Plan((AddMachine(NEW), SetInstances("m", {C: 1}))))
+    assert outcome.status is Status.ROLLED_BACK
+    assert outcome.error == LOST.name
+    assert "c/0 was lost" in outcome.reason
+    assert "the disk is full" in outcome.reason
+
+
+def test_a_change_that_cannot_be_noted_is_refused(engine: RecordingEngine) -> None:
+    engine.fails["note"] = FULL
+    with pytest.raises(PenstockError) as caught:
+        Enactor(engine).carry_out(Plan((SetInstances("m", {A: 3}),)))
+    assert caught.value is FULL
+    assert engine.calls == []
 
 
 def test_a_machine_that_cannot_be_removed_rolls_back(engine: RecordingEngine) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from penstock.clock import run_time
@@ -177,15 +177,24 @@ class RunningEngine:
     # The placement
 
     def restore(self, placement: Placement) -> None:
+        """Every step is tried, whatever becomes of the others. A query that does not start is known to have failed, and
+        is mended or ends the run; what else goes wrong is told."""
         run = self._run
-        run.chaining.split(placement)
+        with self._or_told("a chain could not be taken apart for the placement before"):
+            run.chaining.split(placement)
         run.arrangement.plan(placement)
-        arrangement.record(run.catalog, run.definition, placement)
         run.placed_anew(run_time())
-        try:
+        with self._or_told("the placement that runs again is not recorded, so the next start may have another"):
+            arrangement.record(run.catalog, run.definition, placement)
+        with self._or_told("operators that ran as one before stay apart"):
             run.chaining.join()
-        except PenstockError as error:
-            run.happened("notice", f"operators that ran as one before stay apart: {error}")
+
+    @contextmanager
+    def _or_told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as problem:
+            self._run.happened("notice", f"{what}: {problem}")
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         run, before = self._run, self.planned

@@ -355,6 +355,7 @@ class OperatorQuery:
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.query.stop()
+            self._between_batches(idle=True)  # Spark asks for no further batch, where the last one would be read of
 
 
 def _born(taken: Iterable[Batch]) -> Born | None:

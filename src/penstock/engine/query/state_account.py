@@ -7,18 +7,15 @@ once a second and when there is nothing more to do. Operators without state are 
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from penstock.channels.catalog import Catalog
 from penstock.engine.query.window_ages import Born, WindowAges
 from penstock.monitor.kept_state import KeptState, Kind
 
-_KEPT = "kept"
 #: Without a watermark: how old an account may get while batches follow each other.
 ACCOUNT_SECONDS = 1.0
 #: Spark's names for stateful steps. Those of restoring only read, and are not in a progress.
@@ -68,28 +65,6 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def record_kept(catalog: Catalog, kept: Mapping[str, Sequence[KeptState]]) -> None:
-    """Remember at the end what operators keep: Spark says nothing of it before a query's first batch."""
-    catalog.set_meta(_KEPT, json.dumps({name: [one.as_json() for one in states] for name, states in kept.items()}))
-
-
-def take_recorded(catalog: Catalog) -> dict[str, tuple[KeptState, ...]]:
-    """What operators kept when the run before was stopped; nothing if it was killed. It is only taken once: from the
-    first batch on it is not true any more."""
-    text = catalog.get_meta(_KEPT)
-    if not text:
-        return {}
-    catalog.set_meta(_KEPT, "")
-    return {name: tuple(KeptState.parse(one) for one in states) for name, states in json.loads(text).items()}
-
-
-def forgotten(catalog: Catalog, operators: Collection[str]) -> dict[str, str]:
-    """What is to be recorded, by key, when these operators begin anew or are gone."""
-    kept = json.loads(catalog.get_meta(_KEPT) or "{}")
-    left = {name: states for name, states in kept.items() if name not in operators}
-    return {_KEPT: json.dumps(left) if left else ""}
-
-
 class HasProgress(Protocol):
     """As much of a streaming query as is asked."""
 
@@ -101,7 +76,7 @@ class HasProgress(Protocol):
 class _Published:
     batch: int
     born: Born | None
-    #: A batch that was published before, and ran again to bring the state up to date, is counted already.
+    #: A batch that was published before, and ran again to bring the state up to date, may be counted already.
     is_new: bool
 
 
@@ -120,6 +95,8 @@ class StateAccounts:
         self._complain: Callable[[str], object] | None = complain
         self._clock = clock
         self._last: StateAccount | None = None
+        #: The newest batch that Spark has told this driver of.
+        self._told = -1
         self._read_at = 0.0
         self._pending: _Published | None = None
         self._ages = WindowAges()
@@ -161,4 +138,7 @@ class StateAccounts:
         self._last = account = account_of(progress, self._output_mode)
         if account.watermark is not None:
             self._ages.note(account.watermark, account.event_times, pending.born)
-        self._tell(account if pending.is_new else replace(account, late_rows=0))
+        # Spark tells of a batch once it has committed it, and replays what it has not: a replay may be untold of.
+        counts = pending.is_new or pending.batch > self._told
+        self._told = max(self._told, account.batch)
+        self._tell(account if counts else replace(account, late_rows=0))

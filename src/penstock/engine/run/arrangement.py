@@ -101,13 +101,13 @@ def recorded(catalog: Catalog, definition: TopologyDefinition, cluster: Cluster)
 
 
 def note_change(catalog: Catalog, what: str) -> None:
-    """Write down what is about to be changed, and nothing once it has been: a driver that is killed in between has
-    changed nothing that counts, but should say so when it is started again."""
+    """Write down what is about to be changed, and nothing once it has been: a driver that is killed in between says so
+    when it is started again. Whether the change counts is not told by this, but by the placement that is recorded."""
     catalog.set_meta(_CHANGE, what)
 
 
 def unfinished_change(catalog: Catalog) -> str:
-    """What was being changed when the driver ended; empty if nothing was."""
+    """What was being changed when the driver ended, or was over and could not be noted so; empty if nothing was."""
     return catalog.get_meta(_CHANGE) or ""
 
 

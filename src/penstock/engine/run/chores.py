@@ -44,10 +44,11 @@ class Chores:
         self._rounds += 1
 
     def end(self) -> None:
-        """The queries have ended: what is left over is found now, wherever it is."""
+        """The queries have ended, and the files of published batches have their final names. What is left over is found
+        now, wherever it is: all that is still staged, also for the last batch, of which an attempt may have failed."""
         self._channels.sweep(thorough=True)
         for one in self._staging():
-            self._clear(one)
+            one.writer.clear()
 
     def _prune(self) -> None:
         for operator in self._operators:

@@ -15,8 +15,8 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import Channel
 from penstock.channels.records import CatalogState
 from penstock.channels.segments import SegmentStore
-from penstock.engine.query import state_account
 from penstock.engine.query.sink_writers import check_folder
+from penstock.engine.state import kept_record
 from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.ownership import Owner
@@ -209,5 +209,5 @@ def _meta(catalog: Catalog, known: CatalogState, dropped: Collection[str], decla
         _SHAPE: json.dumps(declared),
         _BEFORE: json.dumps(before),
         **task_numbers.forgotten(catalog, dropped),
-        **state_account.forgotten(catalog, dropped),
+        **kept_record.forgotten(catalog, dropped),
     }

@@ -73,9 +73,16 @@ class Queries:
 
     def start_parts(self, parts: Sequence[str]) -> None:
         """Start queries anew, each named by its first operator, the later ones first. One that does not start is a
-        failure of the whole: rows would pile up before it for ever."""
+        failure of the whole: rows would pile up before it for ever. The others are started all the same: the failure
+        may pass, and then only queries that have failed are started again, not those that were never tried."""
+        problems: list[Exception] = []
         for name in reversed(parts):
-            self.start_again(name)
+            try:
+                self.start_again(name)
+            except Exception as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
     def finish_batch(self, operator: str) -> None:
         """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""

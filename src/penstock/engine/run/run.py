@@ -17,7 +17,7 @@ from penstock.engine.query.feeds import Batch, RateFeed
 from penstock.engine.query.frames import Environment
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.rehearsal import rehearse
-from penstock.engine.query.state_account import StateAccount, record_kept, take_recorded
+from penstock.engine.query.state_account import StateAccount
 from penstock.engine.run import arrangement, rewriting
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
@@ -26,15 +26,16 @@ from penstock.engine.run.keeping import Keeper
 from penstock.engine.run.keyed_plans import keyed_plans
 from penstock.engine.run.measuring import Monitoring, Surroundings
 from penstock.engine.run.observation import Seen, observe
-from penstock.engine.run.opening import open_catalog, open_environment, open_monitor
+from penstock.engine.run.opening import finish_sinks, open_catalog, open_environment, open_monitor
 from penstock.engine.run.queries import Queries
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
 from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.state.kept_record import KeptRecord
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
-from penstock.monitor.kept_state import KeptState, left_in_words, left_inside
+from penstock.monitor.kept_state import left_in_words, left_inside, unknown_in_words
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport
@@ -42,7 +43,7 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.strategies.mapping.chained import dealt
-from penstock.topology.definition import Source, TopologyDefinition
+from penstock.topology.definition import Keyed, Source, TopologyDefinition
 
 POLL = 0.05
 
@@ -86,6 +87,7 @@ class Run:
         self._catalog: Catalog | None = None
         self._environment: Environment | None = None
         self._chores: Chores | None = None
+        self._kept_record: KeptRecord | None = None
         self._monitoring: Monitoring | None = None
 
     def _dealt(self) -> Placement:
@@ -175,11 +177,13 @@ class Run:
         self._chores = Chores(environment.channels, catalog, operators, self._staging)
         if not self._placement_given:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
-        for operator, kept in take_recorded(catalog).items():
-            self.statistics.keep(operator, kept, 0)
+        self._kept_record = KeptRecord(catalog, environment.channels.last_batch)
+        for operator, kept in self._kept_record.known.items():
+            self.statistics.keep(operator, kept.states, 0)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
-            self.happened("recovery", f"the driver had ended while it changed this, which is undone: {change}")
+            told = f"the driver had not noted the end of this change, which counts only if it was observed: {change}"
+            self.happened("recovery", told)
 
     def _open_monitoring(self, environment: Environment) -> Monitoring:
         around = Surroundings(
@@ -212,16 +216,22 @@ class Run:
                 operator,
             )
         self.statistics.keep(operator, account.kept, account.late_rows)
+        if self._kept_record is not None:
+            self._kept_record.note(operator, account.batch, account.kept)
         if account.late_rows and self.settings.monitoring == "on":
             self.monitor.dropped(operator, account.late_rows, run_time())
 
     def left_inside(self) -> dict[str, int]:
         """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
-        return left_inside(self._kept())
+        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
 
-    def _kept(self) -> dict[str, tuple[KeptState, ...]]:
-        kept = {one.name: self.statistics.kept(one.name) for one in self.definition.operators}
-        return {name: states for name, states in kept.items() if states}
+    def unknown_inside(self) -> list[str]:
+        """Operators of which it is not known whether they hold such results: they ran in an earlier run that was ended
+        before it wrote that down, and have had no batch since."""
+        if self._kept_record is None:
+            return []
+        operators = [one for one in self.definition.operators if isinstance(one, Keyed)]
+        return self._kept_record.unknown(one.name for one in operators if one.output_mode == "append")
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
         """Have this called with the report of every batch that is published, on the thread of its query."""
@@ -259,6 +269,8 @@ class Run:
     def _sweep(self) -> None:
         if self._chores is not None:
             self._chores()
+        if self._kept_record is not None:
+            self._kept_record.settle()
 
     def _staging(self) -> list[Staging]:
         running = [(sink, self.queries.by_operator.get(sink.name)) for sink in self.definition.sinks]
@@ -379,9 +391,10 @@ class Run:
         if self._catalog is None:
             return
         with suppress(PenstockError, OSError):  # what is left is swept at the next start
-            if self._environment is not None:
-                record_kept(self._catalog, self._kept())
+            if self._kept_record is not None:
+                self._kept_record.write()
             if self._chores is not None:
+                finish_sinks([operator.name for operator in self.definition.operators], self._catalog)
                 self._chores.end()
         self._catalog.close()
         self._catalog = None
@@ -389,11 +402,16 @@ class Run:
     def _end_monitoring(self, drained: bool) -> None:
         if self._monitoring is None:
             return
-        how = "everything had reached the sinks" if drained else "rows were still on their way, and are kept"
-        if left := self.left_inside():
+        left, unknown = self.left_inside(), self.unknown_inside()
+        arrived = "no row was on its way any more" if unknown else "everything had reached the sinks"
+        how = arrived if drained else "rows were still on their way, and are kept"
+        if left:
             how = f"{how}; left inside, in windows that are still open: {left_in_words(left)}"
+        if unknown:
+            how = f"{how}; {unknown_in_words(unknown)}"
         self.how_it_ended = how
-        self.happened(EventKind.STOPPED, how, self.definition.name, fields={"left_inside": left})
+        fields = {"left_inside": left, "left_inside_unknown": unknown}
+        self.happened(EventKind.STOPPED, how, self.definition.name, fields=fields)
         self._monitoring.close()
 
     def begin_drain(self) -> None:

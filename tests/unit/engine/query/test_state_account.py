@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.channels.catalog import Catalog
 from penstock.engine.query.state_account import (
     ACCOUNT_SECONDS,
     StateAccount,
     StateAccounts,
     account_of,
-    record_kept,
-    take_recorded,
 )
 from penstock.monitor.kept_state import KeptState, Kind, left_in_words, left_inside
 
@@ -132,20 +128,34 @@ def test_a_progress_that_cannot_be_read_is_told_of_once_and_stops_nothing() -> N
 
 def test_a_replay_is_not_counted_again() -> None:
     made, query, told, _ = accounts()
+    for is_new in (True, False):
+        made.published(4, None, 0, is_new=is_new)
+        query.newest = progress(4, dropped=3)
+        made.between_batches(query, idle=False)
+    assert [(one.late_rows, one.kept[0].rows) for one in told] == [(3, 7), (0, 7)]
+
+
+def test_a_batch_that_was_cut_off_before_spark_told_of_it_is_counted_when_it_is_replayed() -> None:
+    made, query, told, _ = accounts()
+    made.published(3, None, 0, is_new=True)
+    query.newest = progress(3, dropped=1)
+    made.between_batches(query, idle=False)
+    made.published(4, None, 0, is_new=True)
+    made.between_batches(query, idle=False)  # Spark has not written down what it did, and is ended here
+    query = Query()
     made.published(4, None, 0, is_new=False)
     query.newest = progress(4, dropped=3)
     made.between_batches(query, idle=False)
-    assert [(one.late_rows, one.kept[0].rows) for one in told] == [(0, 7)]
+    assert [(one.batch, one.late_rows) for one in told] == [(3, 1), (4, 3)]
 
 
-def test_what_is_kept_is_remembered_from_run_to_run_and_taken_once(tmp_path: Path) -> None:
-    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.db", "words")
-    assert take_recorded(catalog) == {}
-    kept = {"windows": (KeptState(Kind.AGGREGATE, 3, open=True),), "join": (KeptState(Kind.JOIN, 2),)}
-    record_kept(catalog, kept)
-    assert take_recorded(catalog) == kept
-    assert take_recorded(catalog) == {}, "a run that is killed leaves nothing that is not true any more"
-    catalog.close()
+def test_what_the_driver_before_was_not_told_of_is_counted_by_this_one() -> None:
+    """Spark tells of a batch after it has committed it, and replays only what it has not committed."""
+    made, query, told, _ = accounts()
+    made.published(4, None, 0, is_new=False)
+    query.newest = progress(4, dropped=3)
+    made.between_batches(query, idle=False)
+    assert [one.late_rows for one in told] == [3]
 
 
 def test_results_that_waited_for_a_watermark_are_as_old_as_their_rows() -> None:

@@ -100,10 +100,20 @@ def test_another_query_that_writes_for_the_same_sink_counts_its_own_batches(tmp_
     assert staged(tmp_path) == {"part-0000000003"}
 
 
+def test_what_failed_attempts_at_the_last_batch_have_staged_goes_at_the_end(tmp_path: Path, around: Around) -> None:
+    writer, other = ParquetWriter(str(tmp_path), "mark"), ParquetWriter(str(tmp_path), "other")
+    for batch in (5, 6):
+        writer.write(ROWS, f"part-{batch:010d}-00000")
+    other.write(ROWS, "part-0000000001-00000")
+    around.last = {"out": 5}
+    chores(around, Staging(writer, "out")).end()
+    assert staged(tmp_path) == {"part-0000000001"}, "what another sink has staged is its own"
+
+
 def test_one_sink_a_round_is_looked_at(around: Around) -> None:
     looked: Counter[int] = Counter()
     writers: list[Any] = [
-        SimpleNamespace(clear=lambda before, index=index: looked.update([index])) for index in range(30)
+        SimpleNamespace(clear=lambda before=None, index=index: looked.update([index])) for index in range(30)
     ]
     around.last = {"out": 5}
     do = chores(around, *(Staging(writer, "out") for writer in writers))

@@ -15,7 +15,6 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.records import NewSegment, Position
 from penstock.channels.segments import SegmentStore, segment_name
-from penstock.engine.query.state_account import record_kept, take_recorded
 from penstock.engine.run.handover import (
     batches_before,
     check_checkpoints,
@@ -27,6 +26,7 @@ from penstock.engine.run.handover import (
     settle,
 )
 from penstock.engine.state.checkpoints import Checkpoints
+from penstock.engine.state.kept_record import KeptRecord
 from penstock.engine.state.ownership import Owner
 from penstock.engine.state.shape import shape_of
 from penstock.engine.state.tasks import begin, record_tasks, recorded_tasks, under_way
@@ -121,7 +121,10 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     record_tasks(world.catalog, "count", 4)
     begin(world.catalog, "count", 8)
     kept = (KeptState(next(iter(Kind)), 3),)
-    record_kept(world.catalog, {"count": kept, "other": kept})
+    record = KeptRecord(world.catalog, lambda operator: 7)
+    for name in ("count", "other"):
+        record.note(name, 7, kept)
+    record.write()
     told = world.start(declared("out"), "count")
     assert [line.split('"')[1] for line in told] == ["count", "counts", "late"]
     assert world.left == {"numbers", "out", "numbers.out"}
@@ -131,7 +134,7 @@ def test_what_a_removed_operator_left_goes(world: World) -> None:
     assert set(after.ends) == {"numbers.out"}
     assert recorded_tasks(world.catalog) == {}
     assert under_way(world.catalog) is None
-    assert set(take_recorded(world.catalog)) == {"other"}, "nothing is left inside what is gone"
+    assert set(KeptRecord(world.catalog, lambda operator: 7).known) == {"other"}, "nothing is left inside what is gone"
     assert world.start(declared("out")) == ()
 
 

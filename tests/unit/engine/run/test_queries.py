@@ -134,6 +134,16 @@ def test_a_query_that_does_not_start_is_known_to_have_failed(run: Any) -> None:
     assert run.queries.by_operator["out"].failure is not None
 
 
+def test_a_part_that_does_not_start_keeps_no_other_from_being_started(run: Any) -> None:
+    before = dict(run.queries.by_operator)
+    FakeQuery.problems = [OSError(FULL), RuntimeError("and this one too")]
+    with pytest.raises(PenstockError, match="No space left"):
+        run.queries.start_parts(["rows", "out"])
+    for name in ("rows", "out"):
+        assert run.queries.by_operator[name] is not before[name]
+        assert run.queries.by_operator[name].failure is not None
+
+
 def test_who_does_not_start_again_either_is_not_forgotten(run: Any) -> None:
     lose_executors(run, "out")
     FakeQuery.problems = [RuntimeError(LOST)]

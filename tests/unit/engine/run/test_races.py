@@ -4,25 +4,36 @@ went wrong. Doubles for Spark; the gates are real."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.engine.change.changes import Changes, RunningEngine
 from penstock.engine.query.intake import Intake
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.run import queries
+from penstock.engine.query.state_account import StateAccount, StateAccounts
+from penstock.engine.run import chaining, queries
 from penstock.engine.run.run import Run
 from penstock.errors import PenstockError
+from penstock.plans.enacting import Status
+from penstock.plans.plan import Plan, SetInstances
 
 LOST = "ExecutorLostFailure (executor 1 exited)"
-CLUSTER = Cluster((Machine("local", (Slot("local", 0),)),))
+FULL = "[Errno 28] No space left on device"
+A, B = Slot("local", 0), Slot("local", 1)
+CLUSTER = Cluster((Machine("local", (A, B)),))
 #: How long a thread that another one holds up is given: it gets no further, and the test then goes on.
 HELD_UP = 0.5
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
 
 
 class Channels:
@@ -124,20 +135,24 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     monkeypatch.setattr(HookedIntake, "before_pause", None)
     monkeypatch.setattr(HookedIntake, "before_open", None)
 
-    def run(source: Any = None) -> Run:
+    def run(source: Any = None, maps: Sequence[str] = (), chaining: str = "off") -> Run:
         topology = Topology("t")
-        rows = topology.source("rows", source or sources.rate(1))
+        rows = topology.source("rows", source or sources.rate(1, sources.numbers()))
+        for name in maps:
+            rows = topology.map(name, same, inputs=rows, schema="id long, value double")
         topology.sink("out", sinks.noop(), inputs=rows)
         slots = SimpleNamespace(
             usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None, forget=lambda listener: None
         )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
-        made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining="off"))  # type: ignore[arg-type]
-        made._environment = SimpleNamespace()  # type: ignore[assignment]
+        made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
+        nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
+        made._environment = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
         made._monitoring = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]
         made.started_at = 1.0
+        made.chaining.begin()
         made.queries.start_all()
         made.queries.let_all_in()
         return made
@@ -305,3 +320,129 @@ def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., Run]) -> None
     run = make()
     assert not run.stop(drain=False)
     assert run.how_it_ended == "rows were still on their way, and are kept"
+
+
+def test_a_run_of_which_nobody_knows_what_is_inside_does_not_claim_that_everything_arrived(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make()
+    monkeypatch.setattr(run, "unknown_inside", lambda: ["windows"])
+    run.begin_drain()
+    for query in run.queries.all():
+        query.intake.turn.empty_polls = 2
+        query.feeds = []
+    assert run.stop(drain=False)
+    assert run.how_it_ended.startswith("no row was on its way any more; it is not known whether")
+    assert '"windows"' in run.how_it_ended
+
+
+class Ended:
+    """A query of Spark's that has just finished a batch in which rows were dropped."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        step = {"operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsDroppedByWatermark": 5}
+        self.lastProgress = {"batchId": 7, "stateOperators": [step]}
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def test_what_the_last_batch_of_a_query_dropped_is_counted_when_it_is_stopped(make: Callable[..., Run]) -> None:
+    """It was read of when Spark asked for the next batch, which the next query has."""
+    query = source_of(make())
+    told: list[StateAccount] = []
+    query.environment = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
+    query.query = Ended()  # type: ignore[assignment]
+    query.accounts = StateAccounts("append", told.append)
+    query.accounts.published(7, None, 0, is_new=True)
+    OperatorQuery.stop(query)
+    assert [one.late_rows for one in told] == [5]
+
+
+class Meta:
+    """A catalog's small values; those in `full` find no room."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.full: set[str] = set()
+
+    def set_meta(self, key: str, value: str) -> None:
+        if key in self.full:
+            raise PenstockError("CATALOG_UNREACHABLE", "database or disk is full.", "")
+        self.values[key] = value
+
+
+def split_on_a_full_disk(
+    run: Run, apart: str, monkeypatch: pytest.MonkeyPatch, full: Sequence[str] = ()
+) -> tuple[Status, list[str]]:
+    """Have an operator placed apart from the chain that it is in. The query of "out" finds no room when it is started,
+    nor do the named values of the catalog. Then there is room again, and whoever looks after queries looks."""
+    catalog: Any = Meta()
+    catalog.full = set(full)
+    told: list[str] = []
+    run._catalog = catalog
+    run.happened = lambda kind, reason, *more: told.append(reason)  # type: ignore[assignment, return-value]
+    monkeypatch.setattr(chaining, "JOIN_SECONDS", 0.1)
+    [other] = {A, B} - run.placement.slots
+
+    def no_room(query: FakeQuery) -> None:
+        assert query.operator.name == "out"
+        raise OSError(FULL)
+
+    FakeQuery.while_starting = no_room
+    outcome = Changes(run).carry_out(Plan((SetInstances(apart, {other: 1}),)))
+    run.check()
+    run.queries.mend()
+    return outcome.status, told
+
+
+def those_that_run(run: Run) -> set[str]:
+    queries = {name: query for name, query in run.queries.by_operator.items() if isinstance(query, FakeQuery)}
+    return {name for name, query in queries.items() if query.active and query.lets_rows_in}
+
+
+def test_all_parts_of_a_chain_that_is_split_on_a_full_disk_run_in_the_end(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last part did not start, and those before it were not tried: nobody knew of them."""
+    run = make(maps=["m"], chaining="on")
+    assert run.chaining.chains == (("rows", "m", "out"),)
+    before = run.placement
+    status, _ = split_on_a_full_disk(run, "m", monkeypatch)
+    assert status is Status.ROLLED_BACK
+    assert run.placement == before
+    assert those_that_run(run) == {"rows", "m", "out"}
+
+
+def test_a_roll_back_that_cannot_be_recorded_leaves_no_operator_behind(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make(chaining="on")
+    assert run.chaining.chains == (("rows", "out"),)
+    before = run.placement
+    status, told = split_on_a_full_disk(run, "out", monkeypatch, full=["placement"])
+    assert status is Status.ROLLED_BACK
+    assert run.placement == before
+    assert those_that_run(run) == {"rows", "out"}
+    assert any("not recorded" in one and "disk is full" in one for one in told)
+
+
+def test_a_roll_back_asks_for_what_ran_before_even_if_a_chain_cannot_be_split_for_it(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make(chaining="on")
+    run._catalog = Meta()  # type: ignore[assignment]
+    [other] = {A, B} - run.placement.slots
+    apart = Placement({"rows": run.placement.instances["rows"], "out": {other: 1}}, {})
+    monkeypatch.setattr(chaining, "JOIN_SECONDS", 0.1)
+
+    def no_room(query: FakeQuery) -> None:
+        raise OSError(FULL)
+
+    FakeQuery.while_starting = no_room
+    RunningEngine(run).restore(apart)
+    assert run.placement == apart
+    run.queries.mend()
+    assert those_that_run(run) == {"rows", "out"}
