@@ -42,8 +42,8 @@ STARTING = """
     signal.signal(signal.SIGTERM, stopped)
     try:
         with starting("word_count", own_process=True) as entry:
-            print("there", flush=True)
             try:
+                print("there", flush=True)
                 signal.pause()
             except Stopped:
                 entry.ending("It was stopped before any row was read.")
