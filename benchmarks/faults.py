@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,12 +70,22 @@ def run(seed: int, faults: int, without: Sequence[str]) -> Result:
     problem = ""
     try:
         campaign.run()
-    except AssertionError as wrong:
-        problem = str(wrong)
+    except Exception as wrong:  # whatever it is, it is this seed's: the others are run too
+        problem = reason(wrong)
+        if not isinstance(wrong, AssertionError):
+            traceback.print_exc()
         tell(f"{problem}\nWhat the drivers said is kept in {folder}.")
+        campaign.end_everybody()
     else:
         shutil.rmtree(folder)
     return Result(seed, time.monotonic() - began, campaign, problem)
+
+
+def reason(wrong: Exception) -> str:
+    """Never empty; the first line says what was wrong."""
+    if isinstance(wrong, AssertionError) and str(wrong).strip():
+        return str(wrong).strip()
+    return f"{type(wrong).__name__}: {wrong}"
 
 
 def line_of(result: Result) -> str:
@@ -82,25 +93,28 @@ def line_of(result: Result) -> str:
     changes = ", ".join(f"{count} {outcome}" for outcome, count in campaign.outcomes.most_common())
     verdict = f"WRONG: {result.problem.splitlines()[0]}" if result.problem else "right"
     counts = f"{len(campaign.faults)} of {len(scenario.kinds)} | {sum(campaign.emitted.values())}"
+    left = "files left not looked for" if campaign.left is None else f"{len(campaign.left)} files left"
     return (
         f"| {result.seed} | {scenario.shape} | {scenario.catalog} | {counts} | {result.seconds:.0f} | {changes} | "
-        f"{verdict}; {len(campaign.left)} files left |"
+        f"{verdict}; {left} |"
     )
 
 
 def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> list[Bar]:
     faults = sum(len(result.campaign.faults) for result in results)
+    left = [len(result.campaign.left) for result in results if result.campaign.left is not None]
     return [
         Bar("faults: kills and other faults", faults, least, at_most=False),
         Bar("faults: seeds", len(results), LEAST_SEEDS if least == LEAST_FAULTS else 1, at_most=False),
         Bar("faults: kinds of fault that this machine cannot have", len(without), 0, at_most=True),
         Bar(
-            "faults: seeds with rows lost, doubled, out of order, wrong, or a topology that ended",
+            "faults: seeds with rows lost, doubled, out of order, wrong, or that were not run to their end",
             sum(bool(result.problem) for result in results),
             0,
             at_most=True,
         ),
-        Bar("faults: files left", sum(len(result.campaign.left) for result in results), 0, at_most=True),
+        *([Bar("faults: files left", sum(left), 0, at_most=True)] if left else []),
+        Bar("faults: seeds of which files left were not looked for", len(results) - len(left), 0, at_most=True),
     ]
 
 
