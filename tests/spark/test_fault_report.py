@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import fault_campaign
 import fault_kinds
+import faulty_driver
 import psutil
 import pyarrow as pa
 import pytest
 from fault_campaign import Campaign
 from fault_driver_process import DriverProcess
+
+from penstock import PenstockError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -180,3 +185,42 @@ def test_a_driver_that_says_finished_and_does_not_exit_is_told_of(tmp_path) -> N
     with pytest.raises(AssertionError, match="did not exit") as caught:
         driver.end(1.0)
     assert "the last line" in str(caught.value)
+
+
+class FailingChance:
+    """Its plans cannot be made."""
+
+    def __init__(self) -> None:
+        self.random = SimpleNamespace(uniform=lambda *_: 0.0)
+
+    def plan(self):
+        raise IndexError("no slot to choose from")
+
+
+def test_a_mistake_in_a_change_is_said_and_fails_the_driver(capsys) -> None:
+    changing = faulty_driver.Changing(FailingChance(), SimpleNamespace())
+    changing.start()
+    changing.join(10)
+    assert not changing.is_alive()
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["what"] == "broken"
+    assert "IndexError: no slot to choose from" in said["message"]
+    with pytest.raises(IndexError):
+        changing.check()
+
+
+def test_what_is_refused_does_not_end_the_changing(capsys) -> None:
+    seen = threading.Event()
+
+    class Refusing(FailingChance):
+        def plan(self):
+            changing.ending.set()
+            seen.set()
+            raise PenstockError("BAD_CLUSTER", "it cannot be.", "Try another one.")
+
+    changing = faulty_driver.Changing(Refusing(), SimpleNamespace())
+    changing.start()
+    changing.end()
+    assert seen.is_set()
+    changing.check()
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["error"] == "BAD_CLUSTER"
