@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
@@ -32,6 +32,8 @@ from fault_scenarios import scenario_of, skipped
 
 RATE = 500.0
 LEAST_FAULTS, LEAST_SEEDS = 100, 3
+#: By seed; of a look fewer, which take a quarter of an hour at most.
+FAULTS, FEW_FAULTS = 34, 24
 METHOD = """\
 A topology on a standalone cluster of two machines, at {rate:g} rows/s, is changed all the time by chance: instances,
 tasks, machines in and out. The seed says which topology (counted: a map and a keyed operator; ordered: dead letters,
@@ -123,15 +125,16 @@ def main() -> int:
     parser.add_argument("--seeds", default="", help="such as 1,2,3")
     parser.add_argument("--seed", type=int, default=None, help="the first one, which others follow")
     parser.add_argument("--rounds", type=int, default=LEAST_SEEDS, help="how many seeds")
-    parser.add_argument("--faults", type=int, default=34, help="by seed")
+    parser.add_argument("--faults", type=int, default=None, help="by seed; 34, of fewer than three seeds 24")
     options = parser.parse_args()
     first = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     seeds = [int(seed) for seed in options.seeds.split(",") if seed] or [first + i for i in range(options.rounds)]
+    faults = options.faults or (FAULTS if len(seeds) >= LEAST_SEEDS else FEW_FAULTS)
     print(f"seeds {','.join(map(str, seeds))}", flush=True)
     # What a campaign has mounted and started goes with it, also when it is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     without = skipped()
-    results = [run(seed, options.faults, list(without)) for seed in seeds]
+    results = [run(seed, faults, list(without)) for seed in seeds]
     lines = [
         METHOD.format(rate=RATE),
         "| seed | topology | catalog | faults | rows | s | changes | verdict |",
@@ -148,9 +151,9 @@ def main() -> int:
     ]
     print("\n".join(lines))
     # A shorter look has its own bar, and says so.
-    whole = len(seeds) >= LEAST_SEEDS and options.faults * len(seeds) >= LEAST_FAULTS
-    bars = bars_of(results, list(without), LEAST_FAULTS if whole else options.faults * len(seeds))
-    write_results("faults" if whole else "faults-look", lines, bars, machine())
+    whole = len(seeds) >= LEAST_SEEDS and faults * len(seeds) >= LEAST_FAULTS
+    bars = bars_of(results, list(without), LEAST_FAULTS if whole else faults * len(seeds))
+    write_results(named("faults", whole), lines, bars, machine())
     return finish(bars)
 
 

@@ -1,7 +1,7 @@
 """The soak: `make soak MINUTES=60`. A topology at a steady load, with a change every minute, as its users would run and
 steer it; every ten seconds what it holds is written down. Nothing may grow.
 
-    python benchmarks/soak.py [--minutes 60]
+    python benchmarks/soak.py [--rounds 5] [--minutes 60]
 
 After the first ten minutes no memory may grow by more than 2% an hour, and nothing that is counted may surely grow.
 Less than 40 minutes are a look: they show that everything is measured, and say nothing of growth.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from results import RESULTS, finish, machine, write_results
+from results import RESULTS, finish, machine, named, write_results
 from soak_probe import Probe
 from soak_report import (
     CHANGE_SECONDS,
@@ -148,7 +148,7 @@ class Soak:
 
 
 def report(measured: Measured, summary: str) -> int:
-    name = "soak" if measured.is_whole else "soak-look"
+    name = named("soak", measured.is_whole)
     method = METHOD.format(
         rate=RATE,
         keys=KEYS,
@@ -177,12 +177,18 @@ def report(measured: Measured, summary: str) -> int:
     return finish(bars)
 
 
-def main() -> int:
+def minutes_of(arguments: Sequence[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    options = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=5, help="of two cycles of changes, 12 minutes")
+    parser.add_argument("--minutes", type=float, default=None)
+    options = parser.parse_args(arguments)
+    return float(options.rounds * 2 * CYCLE / 60 if options.minutes is None else options.minutes)
+
+
+def main() -> int:
+    seconds = 60 * minutes_of()
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-        soak = Soak(Path(folder), options.minutes * 60)
+        soak = Soak(Path(folder), seconds)
         summary = soak.run()
     return report(soak.measured, summary)
 
