@@ -30,55 +30,61 @@ format: $(TOOLS)
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
 
-# What each live change does to a stream's output, beside plain Structured Streaming; about 16 minutes a round on two
-# cores that do nothing else, three rounds. The table goes to benchmarks/results.
+# All benchmarks take ROUNDS=1: a look of a quarter of an hour at most, on two cores that do nothing else. Looks go to
+# files of their own in benchmarks/results. Where a benchmark has parts, ONLY= chooses among them.
+
+# What each live change does to a stream's output, beside plain Structured Streaming; about 16 minutes a round, three
+# rounds (ROUNDS=1: without plain at locality.wait=0; ONLY=penstock or ONLY=plain: one engine, and no bars).
 bench-live: $(TOOLS)
-	@$(PYTHON) benchmarks/live.py
+	@$(PYTHON) benchmarks/live.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--only "$$ONLY"}
 
 # Kills and other faults under load and in the middle of changes: three seeds with 34 faults each, about 15 minutes a seed
-# (ROUNDS=1 is one of them). Prints its seeds: SEED=7 repeats from there, SEEDS=7,9 those; KILLS=10 is fewer faults a seed.
+# (ROUNDS=1 is one seed with 24 faults). Prints its seeds: SEED=7 repeats from there, SEEDS=7,9 those; KILLS=10 is fewer
+# faults a seed.
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED} $${SEEDS:+--seeds $$SEEDS} \
 	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS}
 
-# A steady load with a change every minute: what grows? An hour (MINUTES=5 is a look). Table and plot go to
-# benchmarks/results.
+# A steady load with a change every minute: what grows? An hour, which is five rounds (ROUNDS=1: 12 minutes, without bars
+# for growth; MINUTES=5 is shorter still). Table and plot go to benchmarks/results.
 soak: $(TOOLS)
-	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/soak.py $${MINUTES:+--minutes $$MINUTES}
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/soak.py $${ROUNDS:+--rounds $$ROUNDS} \
+	  $${MINUTES:+--minutes $$MINUTES}
 
-# What 100 operators on two machines cost while nothing flows; about 10 minutes (MINUTES=1: six).
+# What 100 operators on two machines cost while nothing flows; one round, about 10 minutes (MINUTES=1: six).
 bench-idle: $(TOOLS)
-	@$(PYTHON) benchmarks/idle.py $${MINUTES:+--minutes $$MINUTES}
+	@$(PYTHON) benchmarks/idle.py $${ROUNDS:+--rounds $$ROUNDS} $${MINUTES:+--minutes $$MINUTES}
 
-# What monitoring costs at full speed; about 10 minutes.
+# What monitoring costs at full speed; one round, about 10 minutes.
 bench-monitoring: $(TOOLS)
-	@$(PYTHON) benchmarks/monitoring.py
+	@$(PYTHON) benchmarks/monitoring.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 15 minutes an experiment, seven
-# of them (EXPERIMENTS=star,scale_in).
+# Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 20 minutes an experiment, seven
+# of them, three rounds each (ONLY=star,scale_in; ROUNDS=1: star, eight minutes, or those that ONLY names).
 bench-stela: $(TOOLS)
-	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${EXPERIMENTS:+--experiments $$EXPERIMENTS}
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${ROUNDS:+--rounds $$ROUNDS} \
+	  $${ONLY:+--experiments $$ONLY}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
-# an hour. The table goes to benchmarks/results.
+# an hour, three rounds (ONLY=throughput,latency,batch,idle,growth; ROUNDS=1: the first three, without top-n).
 bench-speed: $(TOOLS)
-	@$(PYTHON) benchmarks/speed.py
+	@$(PYTHON) benchmarks/speed.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--parts $$ONLY}
 
-# What a channel's files cost by compression, small ones joined, split by key; half a minute.
+# What a channel's files cost by compression, small ones joined, split by key; five rounds, half a minute.
 bench-segments: $(TOOLS)
-	@$(PYTHON) benchmarks/segments.py
+	@$(PYTHON) benchmarks/segments.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# Where the time goes, by py-spy (WORKLOAD=word-count); two minutes.
+# Where the time goes, by py-spy (WORKLOAD=word-count); one round, two minutes.
 hot-path: $(TOOLS)
-	@$(PYTHON) benchmarks/hot_path.py $${WORKLOAD:+--workload $$WORKLOAD}
+	@$(PYTHON) benchmarks/hot_path.py $${ROUNDS:+--rounds $$ROUNDS} $${WORKLOAD:+--workload $$WORKLOAD}
 
-# Spark's state stores and their settings on word count; about 15 minutes.
+# Spark's state stores and their settings on word count; three rounds, about 15 minutes.
 bench-state: $(TOOLS)
-	@$(PYTHON) benchmarks/state_store.py
+	@$(PYTHON) benchmarks/state_store.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# A day of statistics in the store: its size and how fast it is read; about 10 minutes.
+# A day of statistics in the store: its size and how fast it is read; about 10 minutes (ROUNDS=1: each reading once).
 bench-statistics: $(TOOLS)
-	@$(PYTHON) benchmarks/statistics_store.py
+	@$(PYTHON) benchmarks/statistics_store.py $${ROUNDS:+--rounds $$ROUNDS}
 
 # The reference pages, from the code.
 docs: $(PACKAGE)

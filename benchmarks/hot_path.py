@@ -1,22 +1,24 @@
 """Where the time of a workload goes: processor time by process, py-spy's samples of Python workers: `make hot-path`.
 
-python benchmarks/hot_path.py [--workload chain] [--sentences 4000000]
+python benchmarks/hot_path.py [--rounds 1] [--workload chain] [--sentences 4000000]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 from results import machine, write_results
-from speed_runs import FILES, PENSTOCK, SCRIPTS, write_data
+from speed_runs import FILES, PENSTOCK, SCRIPTS, Data, write_data
 
 #: Samples a second of every process.
 RATE = 100
@@ -79,42 +81,56 @@ def part_of(stack: str) -> str:
     return "other"
 
 
+def one_run(
+    workload: str, data: Data, warm_up: Data, samples: Path
+) -> tuple[dict[str, Any], Counter[str], Counter[str]]:
+    """What the run says of itself, processor time by kind of process, samples by part of the code."""
+    script = [str(SCRIPTS / PENSTOCK.script), *PENSTOCK.arguments, workload]
+    recorder = ["py-spy", "record", "--subprocesses", "--format", "raw", "--rate", str(RATE), "-o", str(samples)]
+    program = [sys.executable, *script, data.of(workload), warm_up.of(workload)]
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name(recorder[0])), *recorder[1:], "--", *program],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    watch = Processors(process.pid)
+    output, _ = process.communicate()
+    used = watch.stop()
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    found: Counter[str] = Counter()
+    for line in samples.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        if WORKER in stack:
+            found[part_of(stack)] += int(count)
+    answer = json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+    return answer, used, found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--workload", default="chain")
     parser.add_argument("--sentences", type=int, default=4_000_000)
     options = parser.parse_args()
+    answers, used, found = [], Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="penstock-hot-") as temporary:
         folder = Path(temporary)
         data = write_data(folder / "data", options.sentences, FILES)
         warm_up = write_data(folder / "warm-up", 80_000, 8)
-        samples = folder / "samples"
-        script = [str(SCRIPTS / PENSTOCK.script), *PENSTOCK.arguments, options.workload]
-        recorder = ["py-spy", "record", "--subprocesses", "--format", "raw", "--rate", str(RATE), "-o", str(samples)]
-        program = [sys.executable, *script, data.of(options.workload), warm_up.of(options.workload)]
-        process = subprocess.Popen(
-            [str(Path(sys.executable).with_name(recorder[0])), *recorder[1:], "--", *program],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        watch = Processors(process.pid)
-        output, _ = process.communicate()
-        used = watch.stop()
-        if process.returncode:
-            return process.returncode
-        found: Counter[str] = Counter()
-        for line in samples.read_text().splitlines():
-            stack, _, count = line.rpartition(" ")
-            if WORKER in stack:
-                found[part_of(stack)] += int(count)
-    answer = json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+        for index in range(options.rounds):
+            answer, more, samples = one_run(options.workload, data, warm_up, folder / f"samples-{index}")
+            answers.append(answer)
+            used += more
+            found += samples
+    seconds, start_up = (statistics.median(one[name] for one in answers) for name in ("seconds", "start_up"))
     lines = [
-        f"{options.workload}, {data.rows:,} rows in {answer['seconds']:.1f} s, with py-spy beside it. Processor "
-        f"time is that of the whole run: Spark's start ({answer['start_up']:.1f} s) and the warm-up are in it.",
+        f"{options.workload}, {data.rows:,} rows in {seconds:.1f} s, with py-spy beside it; runs: {options.rounds}. "
+        f"Processor time is that of a whole run: Spark's start ({start_up:.1f} s) and the warm-up are in it.",
         "",
     ]
     lines += ["| processes | processor time, s |", "| --- | --- |"]
-    lines += [f"| {kind} | {seconds:.1f} |" for kind, seconds in used.most_common() if kind != "py-spy"]
+    lines += [f"| {kind} | {spent / options.rounds:.1f} |" for kind, spent in used.most_common() if kind != "py-spy"]
     lines += ["", "| part of the Python workers' code | share of samples |", "| --- | --- |"]
     lines += [f"| {part} | {count / found.total():.0%} |" for part, count in found.most_common()]
     print("\n".join(lines))

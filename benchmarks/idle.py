@@ -1,6 +1,6 @@
 """What a large topology costs while nothing flows: 100 operators, each a query of its own, on two machines.
 
-python benchmarks/idle.py [--minutes 5] [--pipelines 10] [--operators 10]
+python benchmarks/idle.py [--rounds 1] [--minutes 5] [--pipelines 10] [--operators 10]
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cli.run_view import view_of
@@ -40,6 +41,8 @@ SETTLE = 20.0
 STEP = 10.0
 #: The longest that 100 queries may take to work off a pulse on few cores.
 PATIENCE = 600.0
+#: What the bars are for.
+OPERATORS, MINUTES = 100, 5.0
 #: As often as the command line looks at a run.
 LOOK = 0.25
 
@@ -53,6 +56,19 @@ class Shape:
     @property
     def total(self) -> int:
         return self.pipelines * self.operators
+
+
+@dataclass
+class Seen:
+    """What was measured, also of a topology that has failed."""
+
+    #: Cores of driver Python, driver JVM and everything else by step.
+    steps: list[list[float]] = field(default_factory=list)
+    #: Of the driver's JVM at the end, MB.
+    memory: float = 0.0
+    #: Whether every sink got rows again after the idle time.
+    ran_on: bool = False
+    problem: str = ""
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -128,57 +144,80 @@ def measure(run: Run, shape: Shape, quiet_from: float) -> tuple[list[list[float]
     return steps, driver._java.memory_info().rss / 1e6
 
 
+def watch(shape: Shape, quiet_from: float) -> Seen:
+    quiet_until = quiet_from + shape.idle + SETTLE
+    seen = Seen()
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="penstock-idle-") as folder,
+            launch(
+                topology(shape, quiet_until).definition(),
+                ClusterChoice("standalone", machines=2),
+                Settings(chaining="off", driver_memory_mb=2048),
+                f"{folder}/state",
+                python_path=[str(Path(__file__).parent)],
+                tell=lambda text: print(text, file=sys.stderr, flush=True),
+            ) as run,
+        ):
+            seen.steps, seen.memory = measure(run, shape, quiet_from)
+            seen.ran_on = look(run, lambda: min(arrived(run)) > PULSE, quiet_until + PATIENCE)
+            run.stop(drain=False)
+    except Exception as wrong:  # whatever it is, what was measured until then is reported
+        traceback.print_exc()
+        seen.problem = f"{type(wrong).__name__}: {wrong}"
+    return seen
+
+
+def bars_of(seen: Seen, shape: Shape) -> list[Bar]:
+    running = shape.total if seen.ran_on and not seen.problem else 0
+    what = f"idle: operators of {shape.total} that run after {shape.idle / 60:g} min"
+    bars = [Bar(what, running, OPERATORS, at_most=False)]
+    if not seen.steps:
+        return [*bars, Bar("idle: driver work: measured", 0, 1, at_most=False)]
+    work = statistics.mean(python + java for python, java, _ in seen.steps)
+    return [*bars, Bar("idle: driver work, cores", work, 0.5, at_most=True)]
+
+
+def table_of(seen: Seen) -> list[str]:
+    rows = (
+        ("Python", [one[0] for one in seen.steps]),
+        ("JVM", [one[1] for one in seen.steps]),
+        ("both", [one[0] + one[1] for one in seen.steps]),
+    )
+    others = statistics.mean(one[2] for one in seen.steps)
+    return [
+        "| of the driver | cores, mean | lowest | highest |",
+        "| --- | --- | --- | --- |",
+        *(f"| {name} | {statistics.mean(each):.3f} | {min(each):.3f} | {max(each):.3f} |" for name, each in rows),
+        "",
+        f"Master, workers, executors and Python workers together: {others:.3f} cores. "
+        f"Driver JVM: {seen.memory:.0f} MB.",
+        "",
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=1, help="of five minutes")
+    parser.add_argument("--minutes", type=float, default=None)
     parser.add_argument("--pipelines", type=int, default=10)
     parser.add_argument("--operators", type=int, default=10)
     parser.add_argument("--start-seconds", type=float, default=180.0, help="until the pulse is through, at the longest")
     options = parser.parse_args()
-    shape = Shape(options.pipelines, options.operators, options.minutes * 60)
-    quiet_from = options.start_seconds
-    quiet_until = quiet_from + shape.idle + SETTLE
-    with (
-        tempfile.TemporaryDirectory(prefix="penstock-idle-") as folder,
-        launch(
-            topology(shape, quiet_until).definition(),
-            ClusterChoice("standalone", machines=2),
-            Settings(chaining="off", driver_memory_mb=2048),
-            f"{folder}/state",
-            python_path=[str(Path(__file__).parent)],
-            tell=lambda text: print(text, file=sys.stderr, flush=True),
-        ) as run,
-    ):
-        steps, memory = measure(run, shape, quiet_from)
-        ran_on = look(run, lambda: min(arrived(run)) > PULSE, quiet_until + PATIENCE)
-        run.stop(drain=False)
-    python, java, others = (statistics.mean(column) for column in zip(*steps, strict=True))
+    minutes = options.rounds * MINUTES if options.minutes is None else options.minutes
+    shape = Shape(options.pipelines, options.operators, minutes * 60)
+    seen = watch(shape, options.start_seconds)
     lines = [
         METHOD.format(
             pipelines=shape.pipelines, operators=shape.operators, pulse=PULSE, idle=shape.idle + SETTLE, step=STEP
         ),
-        "| of the driver | cores, mean | lowest | highest |",
-        "| --- | --- | --- | --- |",
-        *(
-            f"| {name} | {statistics.mean(values):.3f} | {min(values):.3f} | {max(values):.3f} |"
-            for name, values in (
-                ("Python", [one[0] for one in steps]),
-                ("JVM", [one[1] for one in steps]),
-                ("both", [one[0] + one[1] for one in steps]),
-            )
-        ),
-        "",
-        f"Master, workers, executors and Python workers together: {others:.3f} cores. Driver JVM: {memory:.0f} MB.",
-        "",
+        *(table_of(seen) if seen.steps else []),
+        *([f"The topology has failed: {seen.problem}", ""] if seen.problem else []),
     ]
     print("\n".join(lines))
-    bars = [
-        Bar(
-            f"idle: operators of {shape.total} that run after {options.minutes:g} min", shape.total * ran_on, 100, False
-        ),
-        Bar("idle: driver work, cores", python + java, 0.5, at_most=True),
-    ]
-    write_results("idle", lines, bars, machine())
+    bars = bars_of(seen, shape)
+    is_whole = minutes >= MINUTES and shape.total >= OPERATORS
+    write_results(named("idle", is_whole), lines, bars, machine())
     return finish(bars)
 
 

@@ -1,6 +1,6 @@
 """What monitoring costs: one topology at full speed, in which monitoring is switched on and off every few seconds.
 
-python benchmarks/monitoring.py [--groups 24] [--block 5]
+python benchmarks/monitoring.py [--rounds 1] [--groups 24] [--block 5]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
@@ -46,6 +46,7 @@ query's thread does after a batch, and of the thread in the background (one core
 #: Short batches: monitoring is paid by the batch.
 INTERVAL = 0.3
 WARM_UP = 60.0
+GROUPS = 24
 
 
 def numbers(first: int, count: int) -> pa.RecordBatch:
@@ -157,10 +158,12 @@ def rest(run: Run, seconds: float) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--groups", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=1, help="so many times the groups")
+    parser.add_argument("--groups", type=int, default=GROUPS)
     parser.add_argument("--block", type=float, default=5.0)
     parser.add_argument("--sample-seconds", type=float, default=10.0)
     options = parser.parse_args()
+    groups = options.rounds * options.groups
     lines = [
         METHOD.format(interval=INTERVAL, sample=options.sample_seconds, block=options.block),
         "| group | with, rows/s | without, rows/s | lost |",
@@ -180,7 +183,7 @@ def main() -> int:
                 SparkHost("monitoring", provider, settings, Path(folder), [str(Path(__file__).parent)]) as host,
                 Run(topology().definition(), host, state, settings) as run,
             ):
-                found, switch = measure(run, options.groups, options.block)
+                found, switch = measure(run, groups, options.block)
                 run.stop(drain=False)
         finally:
             state.release()
@@ -189,7 +192,7 @@ def main() -> int:
         lines.append(f"| {index + 1} | {on:,.0f} | {off:,.0f} | {lost[index]:.1%} |")
     middle = statistics.median(lost)
     low, high = medians_interval(lost)
-    share = switch.seconds / (options.groups * options.block * 2)
+    share = switch.seconds / (groups * options.block * 2)
     lines += [
         "",
         f"Lost: median {middle:.1%}, 95% interval {low:.1%} to {high:.1%}; groups from {min(lost):.1%} to "
@@ -202,7 +205,7 @@ def main() -> int:
         Bar("monitoring: share of the throughput that it costs, % (median)", middle * 100, 3, at_most=True),
         Bar("monitoring: its own processor time, % of one core", share * 100, 3, at_most=True),
     ]
-    write_results("monitoring", lines, bars, machine())
+    write_results(named("monitoring", groups >= GROUPS), lines, bars, machine())
     return finish(bars)
 
 

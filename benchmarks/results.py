@@ -41,6 +41,11 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def named(name: str, is_whole: bool) -> str:
+    """A look, shorter than what the bars are for, does not overwrite the results of a whole benchmark."""
+    return name if is_whole else f"{name}-look"
+
+
 def write_results(name: str, lines: Sequence[str], bars: Sequence[Bar], on: str) -> Path:
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{name}.md"

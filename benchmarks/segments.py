@@ -1,10 +1,13 @@
 """What a channel's files cost: written, read, by compression; small ones joined; split by key: `make bench-segments`.
 
-One process, on the file system of the temporary folder. What is measured decides the default of `segment_compression`.
+One process, on the file system of the temporary folder.     python benchmarks/segments.py [--rounds 5]
+
+What is measured decides the default of `segment_compression`.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import statistics
 import sys
@@ -15,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from results import machine, write_results
+from results import machine, named, write_results
 
 from penstock import sources
 from penstock.channels.keys import sort_by_group
@@ -25,8 +28,8 @@ from penstock.engine.executor.instance import in_handy_batches
 ROUNDS = 5
 ROWS, BATCH = 1_000_000, 50_000
 SMALL = 500
-METHOD = f"""\
-{ROWS:,} rows in segments of {BATCH:,}, medians of {ROUNDS} rounds, variants alternate. Reading includes a pass over the
+METHOD = """\
+{rows:,} rows in segments of {batch:,}, medians of {rounds} rounds, variants alternate. Reading includes a pass over the
 columns (a sum, or the lengths of texts): a mapped file is not read before somebody looks. The files were just written,
 so they are read from the page cache, as a channel's files mostly are.
 """
@@ -66,13 +69,13 @@ def write_and_read(store: SegmentStore, batches: list[pa.RecordBatch]) -> tuple[
     return ROWS / (then - began), ROWS / (end - then), sum(segment.bytes for segment in written) / ROWS
 
 
-def by_compression(folder: Path) -> list[str]:
+def by_compression(folder: Path, rounds: int) -> list[str]:
     contents = {"sentences": sources.sentences(words=10, vocabulary=10_000), "numbers": sources.numbers()}
     lines = ["| rows | compression | write, rows/s | read, rows/s | bytes a row |", "| --- | --- | --- | --- | --- |"]
     for name, content in contents.items():
         batches = [content.rows(first, BATCH) for first in range(0, ROWS, BATCH)]
         figures: dict[str, list[tuple[float, float, float]]] = {}
-        for index in range(ROUNDS):
+        for index in range(rounds):
             for compression in (None, "lz4", "zstd"):
                 store = SegmentStore(str(folder / f"{name}-{compression}-{index}"), compression)
                 figures.setdefault(compression or "none", []).append(write_and_read(store, batches))
@@ -82,13 +85,13 @@ def by_compression(folder: Path) -> list[str]:
     return lines
 
 
-def small_ones(folder: Path) -> list[str]:
+def small_ones(folder: Path, rounds: int) -> list[str]:
     """A function over many small segments, as they are and joined."""
     content, store = sources.numbers(), SegmentStore(str(folder / "small"))
     rows = ROWS // 10
     written = write_all(store, [content.rows(first, SMALL) for first in range(0, rows, SMALL)])
     reading, apart, joined = [], [], []
-    for index in range(ROUNDS):
+    for index in range(rounds):
         reading.append(seconds(lambda: read_all(store, written)))
         # Each on files that were mapped anew, and another one first every time.
         first, second = iter(read_all(store, written)), iter(read_all(store, written))
@@ -107,23 +110,28 @@ def split_all(batches: list[pa.RecordBatch], groups: int) -> None:
         sort_by_group(batch, ("sentence",), groups)
 
 
-def by_key() -> list[str]:
+def by_key(rounds: int) -> list[str]:
     content = sources.sentences(words=1, vocabulary=10_000)
     lines = ["| groups | rows/s split by key |", "| --- | --- |"]
     batches = [content.rows(first, 16_384) for first in range(0, ROWS // 16_384 * 16_384, 16_384)]
     for groups in (8, 64, 512):
-        found = [seconds(functools.partial(split_all, batches, groups)) for _ in range(ROUNDS)]
+        found = [seconds(functools.partial(split_all, batches, groups)) for _ in range(rounds)]
         lines.append(f"| {groups} | {len(batches) * 16_384 / statistics.median(found):,.0f} |")
     return lines
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory(prefix="penstock-segments-") as temporary:
         folder = Path(temporary)
-        lines = [METHOD, "## By compression\n", *by_compression(folder), "\n## Small segments\n", *small_ones(folder)]
-    lines += ["\n## Split by key, one text column\n", *by_key()]
+        lines = [METHOD.format(rows=ROWS, batch=BATCH, rounds=rounds)]
+        lines += ["## By compression\n", *by_compression(folder, rounds)]
+        lines += ["\n## Small segments\n", *small_ones(folder, rounds)]
+    lines += ["\n## Split by key, one text column\n", *by_key(rounds)]
     print("\n".join(lines))
-    write_results("segments", lines, [], machine())
+    write_results(named("segments", rounds >= ROUNDS), lines, [], machine())
     return 0
 
 

@@ -1,9 +1,10 @@
 """The soak: `make soak MINUTES=60`. A topology at a steady load, with a change every minute, as its users would run and
 steer it; every ten seconds what it holds is written down. Nothing may grow.
 
-    python benchmarks/soak.py [--minutes 60]
+    python benchmarks/soak.py [--rounds 5] [--minutes 60]
 
 After the first ten minutes no memory may grow by more than 2% an hour, and nothing that is counted may surely grow.
+Less than 40 minutes are a look: they show that everything is measured, and say nothing of growth.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from results import RESULTS, Bar, finish, machine, write_results
-from soak_probe import COUNTED, MEMORY, SERIES, Probe
+from results import RESULTS, finish, machine, named, write_results
+from soak_probe import Probe
+from soak_report import (
+    CHANGE_SECONDS,
+    CHANGES,
+    CYCLE,
+    DONE,
+    HEAP_SECONDS,
+    LEAST_DONE_PERCENT,
+    LEAST_MINUTES,
+    MOST_PERCENT,
+    SAMPLE_SECONDS,
+    Measured,
+    bars_of,
+    plot,
+    table_of,
+)
 from soak_topology import KEYS, RATE
-from soak_trend import Point, Trend, trend_of
 
 PENSTOCK = str(Path(sys.executable).parent / "penstock")
-SAMPLE_SECONDS, CHANGE_SECONDS, HEAP_SECONDS = 10.0, 60.0, 60.0
-WARM_UP_MINUTES = 10.0
-#: One a minute; after the last everything is as it was before the first.
-CHANGES = (
-    ("set-instances", "order", "4"),
-    ("set-instances", "order", "2"),
-    ("scale-out", "--machines", "1"),
-    ("scale-in", "--machines", "1"),
-    ("set-instances", "count", "4"),
-    ("set-instances", "count", "2"),
-)
-CYCLE = CHANGE_SECONDS * len(CHANGES)
-MOST_PERCENT = 2.0
 METHOD = """\
 `penstock run` on a standalone cluster of two machines: {rate} rows/s of {keys} keys through a map with dead letters,
 a map by key and a keyed operator, and every minute one of: {changes}. Every ten seconds what is in the table was
@@ -44,27 +45,40 @@ measured from outside; the heap once a minute, after a collection. Memory of the
 Python processes what is theirs alone (USS). The first {warm:.0f} minutes do not count.
 
 Growth is the slope of Theil and Sen (the median over all pairs) through the medians of each cycle of {cycle:.0f}
-minutes in which the changes come back; "surely" is the lower end of its 95% interval. Memory and sizes may grow by
-{most:g}% an hour; what is counted may not grow surely.
+minutes in which the changes come back. "Surely" is the lower end of its 95% interval or, if that is more, by how much
+all of the last third of the cycles are above all of the first third. Memory and sizes may grow by {most:g}% an hour;
+what is counted may not grow surely. A series with less than half of its samples is not measured. Of the changes
+{done:g}% must be done.
 
 {seconds:.0f} s, {samples} samples. Changes: {outcomes}.
+"""
+A_LOOK = """\
+This is a look: below {least:.0f} minutes growth cannot be told from what comes and goes with the changes. It has no bar
+for growth, and the figures of the table are no verdict.
 """
 
 
 class Soak:
-    """One run of the topology; `points` has what was measured, by series."""
+    """One run of the topology; `measured` has what was seen, also of a run that did not get to its end."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder = folder
-        self.seconds = seconds
-        self.points: dict[str, list[Point]] = defaultdict(list)
-        self.outcomes: Counter[str] = Counter()
+        self.measured = Measured(seconds)
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self._environment = os.environ | {"TMPDIR": str(self.temporary), "PENSTOCK_RUNNING": str(folder / "running")}
 
     def run(self) -> str:
-        """The topology's own summary at the end, a JSON object."""
+        """The topology's own summary at the end, a JSON object; empty if it did not get to its end."""
+        try:
+            summary = self._run()
+        except Exception as wrong:  # whatever it is, what was measured until then is reported
+            self.measured.problem = str(wrong).strip() or type(wrong).__name__
+            summary = ""
+        self.measured.left = sorted(path.name for path in self.temporary.iterdir())
+        return summary
+
+    def _run(self) -> str:
         state = self.folder / "state"
         topology = Path(__file__).parent / "soak_topology.py"
         command = [PENSTOCK, "run", str(topology), "--cluster", "standalone", "--machines", "2", "--state", str(state)]
@@ -79,40 +93,38 @@ class Soak:
         finally:
             driver.kill()
             driver.wait()
-        assert code == 0, self._log()
+        assert code == 0, f"it ended with {code}\n{self._log()}"
         return " ".join((self.folder / "run.json").read_text().split())
 
     def _await_start(self, driver: subprocess.Popen[bytes], probe: Probe) -> None:
         deadline = time.monotonic() + 180
         while not probe.has_begun:
-            assert driver.poll() is None, self._log()
+            assert driver.poll() is None, f"it ended with {driver.returncode}\n{self._log()}"
             assert time.monotonic() < deadline, f"it does not start\n{self._log()}"
             time.sleep(1)
 
     def _soak(self, driver: subprocess.Popen[bytes], probe: Probe) -> None:
-        began = time.monotonic()
+        began, seconds = time.monotonic(), self.measured.seconds
         due = {"sample": 0.0, "change": CHANGE_SECONDS, "heap": HEAP_SECONDS / 2}
         change: subprocess.Popen[bytes] | None = None
         count = 0
-        while (now := time.monotonic() - began) < self.seconds:
-            assert driver.poll() is None, f"it ended with {driver.returncode}\n{self._log()}"
-            if now >= due["sample"]:
-                due["sample"] += SAMPLE_SECONDS
-                self._note(now, probe.look())
-            if now >= due["heap"]:
-                due["heap"] += HEAP_SECONDS
-                self._note(now, probe.heap())
-            if now >= due["change"]:
-                due["change"] += CHANGE_SECONDS
-                change = self._change(CHANGES[count % len(CHANGES)], change)
-                count += 1
-            time.sleep(0.2)
-        if change is not None:
-            self._count(change, 120)
-
-    def _note(self, now: float, seen: dict[str, float]) -> None:
-        for name, value in seen.items():
-            self.points[name].append((now, value))
+        try:
+            while (now := time.monotonic() - began) < seconds:
+                assert driver.poll() is None, f"it ended with {driver.returncode}\n{self._log()}"
+                if now >= due["sample"]:
+                    due["sample"] += SAMPLE_SECONDS
+                    self.measured.note(now, probe.look())
+                if now >= due["heap"]:
+                    due["heap"] += HEAP_SECONDS
+                    self.measured.note(now, probe.heap())
+                if now >= due["change"]:
+                    due["change"] += CHANGE_SECONDS
+                    change = self._change(CHANGES[count % len(CHANGES)], change)
+                    count += 1
+                time.sleep(0.2)
+        finally:
+            if change is not None:
+                self._count(change, 120)
 
     def _change(self, words: Sequence[str], before: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes]:
         """Asked for beside the sampling; the one before it has had its minute."""
@@ -124,9 +136,10 @@ class Soak:
 
     def _count(self, change: subprocess.Popen[bytes], seconds: float) -> None:
         try:
-            self.outcomes["done" if change.wait(seconds) == 0 else "refused or rolled back"] += 1
+            code = change.wait(seconds)
+            self.measured.outcomes["refused or rolled back" if code else DONE] += 1
         except subprocess.TimeoutExpired:
-            self.outcomes["took longer than a minute"] += 1
+            self.measured.outcomes["took longer than a minute"] += 1
             change.kill()
             change.wait()
 
@@ -134,84 +147,50 @@ class Soak:
         return (self.folder / "run.log").read_text()[-4000:]
 
 
-def bars_of(trends: dict[str, Trend]) -> list[Bar]:
-    bars = []
-    for name, kind in SERIES.items():
-        if kind == MEMORY and name in trends:
-            bars.append(Bar(f"soak: {name}: growth in % an hour", trends[name].percent_an_hour, MOST_PERCENT, True))
-        elif kind == COUNTED and name in trends:
-            bars.append(Bar(f"soak: {name}: sure growth an hour", max(trends[name].surely_an_hour, 0.0), 0, True))
-    return bars
-
-
-def table_of(trends: dict[str, Trend]) -> list[str]:
-    lines = ["| series | median | growth an hour | in % | surely an hour |", "| --- | --- | --- | --- | --- |"]
-    for name, trend in trends.items():
-        figures = (
-            f"{trend.middle:.1f} | {trend.an_hour:+.2f} | {trend.percent_an_hour:+.1f} | {trend.surely_an_hour:+.2f}"
-        )
-        lines.append(f"| {name} | {figures} |")
-    return lines
-
-
-def plot(points: dict[str, list[Point]], warm_up: float, file: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    names = [name for name in SERIES if name in points]
-    rows = -(-len(names) // 3)
-    figure, axes = pyplot.subplots(rows, 3, figsize=(15, 2.2 * rows), squeeze=False)
-    for axis, name in zip(axes.flat, names, strict=False):
-        axis.plot([at / 60 for at, _ in points[name]], [value for _, value in points[name]], linewidth=0.8)
-        axis.axvline(warm_up / 60, color="grey", linewidth=0.5)
-        axis.set_title(name, fontsize=8)
-        axis.tick_params(labelsize=7)
-        axis.set_ylim(bottom=0)
-    for axis in list(axes.flat)[len(names) :]:
-        axis.set_visible(False)
-    figure.tight_layout()
-    figure.savefig(file, dpi=80)
-    pyplot.close(figure)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    options = parser.parse_args()
-    seconds = options.minutes * 60
-    # A look is too short for the bars: it shows what the hour would, less surely.
-    is_whole = options.minutes >= 2 * WARM_UP_MINUTES
-    warm_up = 60 * WARM_UP_MINUTES if is_whole else seconds / 3
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soak = Soak(Path(folder), seconds)
-        summary = soak.run()
-        left = sorted(path.name for path in soak.temporary.iterdir())
-    counted = {name: [point for point in held if point[0] >= warm_up] for name, held in soak.points.items()}
-    trends = {name: trend_of(counted[name], CYCLE) for name in SERIES if len(counted.get(name, ())) > 1}
-    name = "soak" if is_whole else "soak-look"
-    RESULTS.mkdir(exist_ok=True)
-    plot(soak.points, warm_up, RESULTS / f"{name}.png")
+def report(measured: Measured, summary: str) -> int:
+    name = named("soak", measured.is_whole)
     method = METHOD.format(
         rate=RATE,
         keys=KEYS,
         changes=", ".join(" ".join(words) for words in CHANGES),
-        warm=warm_up / 60,
+        warm=measured.warm_up / 60,
         cycle=CYCLE / 60,
         most=MOST_PERCENT,
-        seconds=seconds,
-        samples=len(soak.points["driver Python, MB"]),
-        outcomes=", ".join(f"{count} {outcome}" for outcome, count in soak.outcomes.most_common()) or "none",
+        done=LEAST_DONE_PERCENT,
+        seconds=measured.seconds,
+        samples=max(map(len, measured.points.values()), default=0),
+        outcomes=", ".join(f"{count} {outcome}" for outcome, count in measured.outcomes.most_common()) or "none",
     )
-    missing = [name for name in SERIES if name not in trends]
-    lines = [method, *table_of(trends), "", f"![the series]({name}.png)", ""]
-    lines += [f"Not measured here: {', '.join(missing)}.", ""] if missing else []
-    lines += [f"The topology's own summary: `{summary[:1500]}`", ""]
+    lines = [method, *table_of(measured.trends), ""]
+    lines += [] if measured.is_whole else [A_LOOK.format(least=LEAST_MINUTES)]
+    if measured.points:
+        RESULTS.mkdir(exist_ok=True)
+        plot(measured.points, measured.warm_up, RESULTS / f"{name}.png")
+        lines += [f"![the series]({name}.png)", ""]
+    if measured.problem:
+        print(measured.problem, file=sys.stderr, flush=True)
+        lines += [f"The topology did not run to its end: {measured.problem.splitlines()[0]}.", ""]
+    lines += [f"The topology's own summary: `{summary[:1500] or 'none'}`", ""]
     print("\n".join(lines))
-    bars = [*bars_of(trends), Bar("soak: temporary files left at the end", len(left), 0, at_most=True)]
+    bars = bars_of(measured)
     write_results(name, lines, bars, machine())
     return finish(bars)
+
+
+def minutes_of(arguments: Sequence[str] | None = None) -> float:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="of two cycles of changes, 12 minutes")
+    parser.add_argument("--minutes", type=float, default=None)
+    options = parser.parse_args(arguments)
+    return float(options.rounds * 2 * CYCLE / 60 if options.minutes is None else options.minutes)
+
+
+def main() -> int:
+    seconds = 60 * minutes_of()
+    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
+        soak = Soak(Path(folder), seconds)
+        summary = soak.run()
+    return report(soak.measured, summary)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ MB = 1 << 20
 FIRST_ROWS = 60
 #: The kinds of series: grows by percent (memory, sizes), or not at all (things that are counted), or only shown.
 MEMORY, COUNTED, SHOWN = "memory", "counted", "shown"
+HEAP = "driver JVM heap after a collection, MB"
 SERIES = {
     "driver Python, MB": MEMORY,
     "driver JVM, MB": MEMORY,
-    "driver JVM heap after a collection, MB": MEMORY,
+    HEAP: MEMORY,
     "the two oldest executors' JVMs, MB": MEMORY,
     "Python workers, MB": MEMORY,
     "daemons (master, workers, guards), MB": MEMORY,
@@ -79,7 +80,7 @@ class Probe:
         heap = told.stdout.partition("Metaspace")[0]
         used = [int(size) for size in re.findall(r"generation\s+total \d+K, used (\d+)K", heap)]
         used = used or [int(size) for size in re.findall(r"used (\d+)K", heap)]
-        return {"driver JVM heap after a collection, MB": sum(used) / 1024} if used else {}
+        return {HEAP: sum(used) / 1024} if used else {}
 
     def _jvm(self, driver: psutil.Process) -> psutil.Process | None:
         below = driver.children(recursive=True)

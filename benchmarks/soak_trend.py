@@ -18,9 +18,11 @@ class Trend:
     """Of a series in its own unit; times in seconds."""
 
     middle: float
-    #: Growth an hour: the median of the slopes between all pairs of points (Theil and Sen), and the least that it is
-    #: with 95% certainty (Sen 1968, from Kendall's S).
+    #: Growth an hour: the median of the slopes between all pairs of points (Theil and Sen).
     an_hour: float
+    #: What of it is sure: the least that it is with 95% certainty (Sen 1968, from Kendall's S), or, if that is more,
+    #: by how much all of the last third of the cycles are above all of the first third. A count without noise that
+    #: grows now and then has many pairs with the slope 0, and only the second rule finds it.
     surely_an_hour: float
 
     @property
@@ -43,7 +45,18 @@ def trend_of(points: Sequence[Point], cycle: float) -> Trend:
     count = len(binned)
     spread = SURE * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     lowest = slopes[max(0, math.floor((len(slopes) - spread) / 2))]
-    return Trend(middle, 3600 * statistics.median(slopes), 3600 * lowest)
+    return Trend(middle, 3600 * statistics.median(slopes), 3600 * max(lowest, rise(binned)))
+
+
+def rise(binned: Sequence[Point]) -> float:
+    """A second, by how much the lowest of the last third is above the highest of the first third; 0 if it is not."""
+    third = math.ceil(len(binned) / 3)
+    first, last = binned[:third], binned[-third:]
+    if len(binned) < 3:
+        return 0.0
+    higher = min(value for _, value in last) - max(value for _, value in first)
+    apart = statistics.median(at for at, _ in last) - statistics.median(at for at, _ in first)
+    return max(higher, 0.0) / apart
 
 
 def medians(points: Sequence[Point], cycle: float) -> list[Point]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 from speed_more import growth, idle, latency, one_batch
 from speed_runs import (
     BYTEWAX,
@@ -47,6 +47,8 @@ WORKLOADS: dict[str, tuple[Engine, ...]] = {
     "linear": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "top-n": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
 }
+ROUNDS = 3
+PARTS = ("throughput", "latency", "batch", "idle", "growth")
 WHAT = {
     "chain": "four Python functions over sentences of 10 words: lower case, split, words of more than 3 letters, their "
     "length and CRC",
@@ -157,14 +159,19 @@ def throughput_bars(found: Mapping[str, Mapping[str, Measured]]) -> list[Bar]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--sentences", type=int, default=SENTENCES)
-    parser.add_argument("--parts", default="throughput,latency,batch,idle,growth")
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--parts", default="", help=f"{','.join(PARTS)}; of a look with --rounds 1 the first three")
+    parser.add_argument("--workloads", default="", help=f"{','.join(WORKLOADS)}; of a look the first three")
     parser.add_argument("--keep", type=Path, help="a file for what was measured, to go on after a cut")
     options = parser.parse_args()
     runs = Runs(options.keep)
-    parts, workloads = options.parts.split(","), options.workloads.split(",")
+    most = 3 if options.rounds == 1 else None
+    parts = options.parts.split(",") if options.parts else [*PARTS][:most]
+    if "latency" in parts and "throughput" not in parts:
+        parts = ["throughput", *parts]  # latency is measured at half of it
+    workloads = options.workloads.split(",") if options.workloads else [*WORKLOADS][:most]
+    is_whole = options.rounds >= ROUNDS and set(parts) >= set(PARTS) and set(workloads) >= set(WORKLOADS)
     lines: list[str] = []
     bars: list[Bar] = []
 
@@ -173,6 +180,8 @@ def main() -> int:
         lines.append(text)
 
     say(METHOD.format(flink=FLINK_FILES, files=FILES))
+    if not is_whole:
+        say(f"A look: {options.rounds} rounds; {', '.join(parts)}; workloads {', '.join(workloads)}.\n")
     with tempfile.TemporaryDirectory(prefix="penstock-speed-") as temporary:
         folder = Path(temporary)
         data = write_data(folder / "data", options.sentences, FILES)
@@ -206,7 +215,7 @@ def main() -> int:
                 bars.append(Bar(f"{part}: measured whole", 0, 1, at_most=False))
     if len(runs.commits) > 1:
         say(f"Runs by commit: {', '.join(f'{name} {count}' for name, count in runs.commits.items())}.\n")
-    write_results("speed", lines, bars, machine())
+    write_results(named("speed", is_whole), lines, bars, machine())
     return finish(bars)
 
 

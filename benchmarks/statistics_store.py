@@ -4,7 +4,7 @@ Everything takes the way it takes in a run: rows of one sampling interval after 
 minute. Only the samples themselves are made up. `--spread` says on how many slots each operator has instances: 40 is
 the worst case, every operator everywhere.
 
-    python benchmarks/statistics_store.py [--hours 24] [--spread 40] [--url postgresql://...]
+    python benchmarks/statistics_store.py [--rounds 5] [--hours 24] [--spread 40] [--url postgresql://...]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.channels.database import STATISTICS, Database
@@ -35,6 +35,7 @@ from penstock.topology.definition import TopologyDefinition
 
 OPERATORS, MACHINES, SLOTS = 20, 20, 2
 SINKS = 4
+ROUNDS, HOURS = 5, 24
 #: Batches an operator has in a sampling interval.
 BATCHES = 20
 T0 = 1_200_000_000.0
@@ -142,7 +143,7 @@ def fill(store: StatisticsStore, hours: float, patterns: list[dict[SeriesKey, Fi
     return statistics.median(writes), statistics.median(houses)
 
 
-def seconds_of(work: Callable[[], object], rounds: int = 5) -> float:
+def seconds_of(work: Callable[[], object], rounds: int) -> float:
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -166,7 +167,8 @@ def size_mb(url: str, file: Path | None) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--hours", type=float, default=24)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each reading is timed")
+    parser.add_argument("--hours", type=float, default=HOURS)
     parser.add_argument("--spread", type=int, default=40)
     parser.add_argument("--url", default="")
     arguments = parser.parse_args()
@@ -185,11 +187,11 @@ def main() -> int:
         def day(metrics: tuple[str, ...], points: int) -> Callable[[], object]:
             return lambda: store.history(HistoryQuery(metrics, until - 86_400, until, points=points))
 
-        ten, minutes = seconds_of(day(CHART, 500)), seconds_of(day(CHART, 1440))
-        everything = seconds_of(day(WITH_HISTORY, 1440))
-        slots = seconds_of(
-            lambda: store.history(HistoryQuery(CHART, until - 86_400, until, by="slot", operator="operator-3"))
-        )
+        rounds = arguments.rounds
+        ten, minutes = seconds_of(day(CHART, 500), rounds), seconds_of(day(CHART, 1440), rounds)
+        everything = seconds_of(day(WITH_HISTORY, 1440), rounds)
+        by_slot = HistoryQuery(CHART, until - 86_400, until, by="slot", operator="operator-3")
+        slots = seconds_of(lambda: store.history(by_slot), rounds)
         points = len(store.history(HistoryQuery(CHART, until - 86_400, until, points=1440))[0].times)
         store.close()
         size = size_mb(url, file)
@@ -213,7 +215,8 @@ def main() -> int:
         Bar("size of 24 h (MB)", size, 500, at_most=True),
         Bar("reading a day of 20 operators by minute (s)", minutes, 1.0, at_most=True),
     ]
-    write_results("statistics_store", lines, bars, machine())
+    is_whole = rounds >= ROUNDS and arguments.hours >= HOURS
+    write_results(named("statistics_store", is_whole), lines, bars, machine())
     return finish(bars)
 
 

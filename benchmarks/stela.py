@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from results import Bar, finish, machine, write_results
+from results import Bar, finish, machine, named, write_results
 from stela_runs import (
     INTERVAL_FOR_EACH,
     LEAST_INTERVAL,
@@ -52,6 +52,7 @@ from penstock.topology.definition import Source, TopologyDefinition
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STELA, OURS, STORM, LINK = STRATEGIES = ("stela", "stela_capacity", "storm", "least_link_load")
 SCALE_IN = "scale_in"
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -302,13 +303,15 @@ def _result(fields: dict[str, Any], times: Times) -> Result:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--experiments", default=",".join([*TOPOLOGIES, SCALE_IN]))
+    parser.add_argument("--experiments", default="", help="all of them, of a look with --rounds 1 the first")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--quick", action="store_true", help="short times, and not written to results")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
     options = parser.parse_args()
-    names = options.experiments.split(",")
+    experiments = [*TOPOLOGIES, SCALE_IN]
+    names = [one for one in options.experiments.split(",") if one] or experiments[: 1 if options.rounds == 1 else None]
+    stem = named("stela", options.rounds >= ROUNDS and set(names) >= set(experiments))
     window = 10.0 if options.quick else 20.0
     began = time.monotonic()
     lines: list[str] = []
@@ -322,6 +325,8 @@ def main() -> int:
     strategies = options.strategies.split(",")
     figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
     say(METHOD.format(machines=sizes, ours=OURS_METHOD if OURS in strategies else "", **figures))
+    if stem != "stela":
+        say(f"A look: {options.rounds} rounds of {', '.join(names)}.\n")
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
         for name in names:
 
@@ -340,11 +345,11 @@ def main() -> int:
             if name != SCALE_IN:
                 results = {chosen: found for chosen, found in results.items() if chosen in strategies}
             title = "four machines of eight go" if name == SCALE_IN else f"{name}: one machine more"
-            plot(name, title, results)
+            plot(f"{stem}_{name}", title, results)
             bars += in_table(results, say) if name == SCALE_IN else out_table(name, results, say)
-            say(f"\n![throughput](stela_{name}.png)\n")
+            say(f"\n![throughput]({stem}_{name}.png)\n")
     if not options.quick:
-        write_results("stela", lines, bars, machine())
+        write_results(stem, lines, bars, machine())
     return finish(bars)
 
 

@@ -66,5 +66,5 @@ def plot(name: str, title: str, results: Mapping[str, Sequence[Result]]) -> None
     axes.legend()
     figure.tight_layout()
     RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / f"stela_{name}.png", dpi=100)
+    figure.savefig(RESULTS / f"{name}.png", dpi=100)
     pyplot.close(figure)

@@ -58,8 +58,8 @@ class Campaign:
     published: list[tuple[float, int]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     emitted: Mapping[str, int] = field(default_factory=dict)
-    #: Files of ours that were still there when everything had ended.
-    left: list[str] = field(default_factory=list)
+    #: Files of ours that were still there when everything had ended; None if nobody has looked.
+    left: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -98,8 +98,8 @@ class Campaign:
         finally:
             self._end()
         self._measure()
-        check(self.scenario.shape, self.place / "out", self.emitted)
         self.left = sorted(self._leftovers())
+        check(self.scenario.shape, self.place / "out", self.emitted)
 
     # What faults do it with
 
@@ -153,6 +153,12 @@ class Campaign:
         while left := self.mine():
             assert time.monotonic() < deadline, f"left behind: {[' '.join(one.cmdline()[:4]) for one in left]}"
             time.sleep(0.2)
+
+    def end_everybody(self) -> None:
+        """After something went wrong: what is left of this campaign may not disturb the next."""
+        for process in self.mine():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
     def await_output(self, after: float) -> None:
         """Wait until a sink has published something since then."""

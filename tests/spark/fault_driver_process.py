@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from fault_campaign import Campaign
 
 
+#: How long a driver may take from "finished" to its end.
+EXIT_SECONDS = 60.0
+
+
 class DriverProcess:
     """`faulty_driver.py`, from its start to `end` or `kill`."""
 
@@ -86,7 +90,11 @@ class DriverProcess:
         stop = Path(self.config["stop"])
         stop.touch()
         finished = self.await_word("finished", seconds)
-        assert self.process.wait(60) == 0, self.tail()
+        try:
+            code = self.process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not exit within {EXIT_SECONDS:g} s\n{self.tail()}") from None
+        assert code == 0, f"it ended with {code}\n{self.tail()}"
         stop.unlink()
         assert finished["drained"], f"it did not drain\n{self.tail()}"
         return dict(finished["emitted"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -60,7 +58,7 @@ class Kind:
 
 def _killer(process: str) -> Callable[[Campaign], None]:
     def kill(campaign: Campaign) -> None:
-        os.kill(_find(campaign, process).pid, signal.SIGKILL)
+        _strike_one(campaign, process, lambda one: one.kill())
 
     return kill
 
@@ -74,12 +72,14 @@ def _kill_driver(campaign: Campaign) -> None:
 
 def _stop_executor(campaign: Campaign) -> None:
     """The executor and its Python workers, as when a machine stands still."""
-    executor = _find(campaign, "executor")
-    stopped = [executor, *executor.children(recursive=True)]
-    for process in stopped:
-        with suppress(psutil.Error):
-            process.suspend()
+    executor = _strike_one(campaign, "executor", lambda one: one.suspend())
+    stopped = [executor]
     try:
+        with suppress(psutil.Error):
+            stopped += executor.children(recursive=True)
+        for process in stopped[1:]:
+            with suppress(psutil.Error):
+                process.suspend()
         campaign.pause(STOPPED_SECONDS)
     finally:
         for process in reversed(stopped):
@@ -150,6 +150,16 @@ KINDS = {
     "clock an hour forward": Kind(_set_clock(HOUR), 2, OwnClock),
     "a neighbour on the same segments": Kind(_neighbour, 2),
 }
+
+
+def _strike_one(campaign: Campaign, kind: str, strike: Callable[[psutil.Process], None]) -> psutil.Process:
+    """Which one was struck. A process that is gone before, because a change has ended it, is nobody's failure: another
+    one is chosen."""
+    while True:
+        process = _find(campaign, kind)
+        with suppress(psutil.NoSuchProcess):
+            strike(process)
+            return process
 
 
 def _find(campaign: Campaign, kind: str) -> psutil.Process:

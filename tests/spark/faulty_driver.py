@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,42 @@ class Chance:
         return plans.remove_any(self.run.placement, cluster, 1)
 
 
-def change_all_the_time(run: Run, chance: Chance, ending: threading.Event) -> None:
-    changes = Changes(run)
-    while not ending.wait(chance.random.uniform(0.5, 3)):
+class Changing(threading.Thread):
+    """Changes the topology all the time, until `end`. A change may be refused; any other error is a mistake, of
+    Penstock or of the campaign: the thread says it and ends, and `check` raises it."""
+
+    def __init__(self, chance: Chance, changes: Changes) -> None:
+        super().__init__(daemon=True)
+        self.chance = chance
+        self.changes = changes
+        self.ending = threading.Event()
+        self._mistake: Exception | None = None
+
+    def run(self) -> None:
         try:
-            plan = chance.plan()
+            while not self.ending.wait(self.chance.random.uniform(0.5, 3)):
+                self._change()
+        except Exception as mistake:
+            self._mistake = mistake
+            say("broken", message="".join(traceback.format_exception(mistake)))
+
+    def _change(self) -> None:
+        try:
+            plan = self.chance.plan()
             say("change", plan=[str(action) for action in plan.actions])
-            outcome = changes.carry_out(plan)
+            outcome = self.changes.carry_out(plan)
             say("changed", status=outcome.status, reason=outcome.reason, seconds=outcome.seconds)
         except PenstockError as error:
             say("refused", error=error.name, message=error.message)
+
+    def check(self) -> None:
+        if self._mistake is not None:
+            raise self._mistake
+
+    def end(self) -> None:
+        self.ending.set()
+        self.join()
+        self.check()
 
 
 def main(config: dict[str, Any]) -> None:
@@ -102,20 +129,19 @@ def main(config: dict[str, Any]) -> None:
     with host, Run(definition, host, state, settings) as run:
         run.listen(say_published)
         say("running", pid=os.getpid())
-        ending = threading.Event()
-        chance = Chance(run, shape.elastic, config["seed"])
-        changer = threading.Thread(target=change_all_the_time, args=(run, chance, ending), daemon=True)
-        if is_own:
-            changer.start()
+        changing = Changing(Chance(run, shape.elastic, config["seed"]), Changes(run)) if is_own else None
+        if changing:
+            changing.start()
         told = run.events.last
         while not Path(config["stop"]).exists():
             run.wait(0.2)
+            if changing:
+                changing.check()
             for happening in run.events.since(told):
                 told = happening.id
                 say("happening", kind=happening.kind, text=happening.reason)
-        ending.set()
-        if is_own:
-            changer.join()
+        if changing:
+            changing.end()
         drained = run.stop()
         emitted = {source.name: run.query(source.name).feeds[0].position for source in definition.sources}
         say("finished", drained=drained, emitted=emitted)

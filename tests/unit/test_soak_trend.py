@@ -55,6 +55,34 @@ def test_a_few_outliers_move_nothing() -> None:
     assert trend.surely_an_hour == 0
 
 
+def steps(*, every_minutes: float, minutes: int = 50) -> list[Point]:
+    """A count without noise that grows by one now and then."""
+    return [(600.0 + at, 200.0 + int(at / 60 / every_minutes)) for at in range(0, minutes * 60, 10)]
+
+
+def test_a_count_without_noise_that_grows_slowly_grows_surely() -> None:
+    trend = trend_of(steps(every_minutes=18), CYCLE)
+    assert trend.an_hour == pytest.approx(3.3, rel=0.3)
+    assert trend.surely_an_hour > 0
+
+
+def test_one_step_up_is_growth_and_a_last_cycle_that_is_higher_is_not() -> None:
+    assert trend_of(steps(every_minutes=25), CYCLE).surely_an_hour > 0
+    assert trend_of(steps(every_minutes=44), CYCLE).surely_an_hour == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_count_that_goes_up_and_down_does_not_grow(seed: int) -> None:
+    chance = random.Random(seed)
+    points = [(600.0 + at, 200.0 + chance.choice((0, 0, 0, 1, 2))) for at in range(0, 3000, 10)]
+    assert trend_of(points, CYCLE).surely_an_hour <= 0
+
+
+def test_a_count_that_falls_does_not_grow() -> None:
+    falling = [(at, -value) for at, value in steps(every_minutes=18)]
+    assert trend_of(falling, CYCLE).surely_an_hour <= 0
+
+
 def test_a_short_look_has_shorter_parts() -> None:
     points = series(36.0, minutes=4)
     assert len(medians(points, CYCLE)) == 5

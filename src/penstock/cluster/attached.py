@@ -49,7 +49,8 @@ class AttachedCluster:
     Executors on which nothing is placed (somebody has added a machine) are taken in before more are asked for.
 
     The manager is told a total. That is counted by what is wanted, never by what is there: an executor that is lost is
-    being replaced, and must go on being replaced.
+    being replaced, and must go on being replaced. The manager may do so on another host: the slot that was lost is
+    then nobody's.
     """
 
     def __init__(self, master_url: str, cores: int, settle_seconds: float = 2.0) -> None:
@@ -66,6 +67,8 @@ class AttachedCluster:
         self._bound: dict[Slot, Executor] = {}
         #: Slots whose executors are gone without having been asked to: others come in their place.
         self._lost: set[Slot] = set()
+        #: Slots whose executors have been sent away and may still be there.
+        self._leaving: frozenset[Slot] = frozenset()
         #: How many executors there are to be, with those that are still to come.
         self._wanted = 0
         #: Names that were ever given, and the machines that were asked for and are not gone again.
@@ -103,8 +106,16 @@ class AttachedCluster:
         executors = list_executors()
         with self._lock:
             before, self._bound = self._bound, discover_slots(executors, self._bound, self._cores)
-            self._lost = (self._lost | before.keys()) - self._bound.keys()
+            self._lost = (self._lost | before.keys()) - self._bound.keys() - self._leaving
+            self._drop_replaced()
             return dict(self._bound)
+
+    def _drop_replaced(self) -> None:
+        """No more slots are lost than executors are missing: the others were replaced on other hosts."""
+        missing = max(self._wanted - len(self._bound), 0)
+        replaced = set(sorted(self._lost)[missing:])
+        self._lost -= replaced
+        self._drop_from_machines(replaced)
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         with self._lock:
@@ -135,13 +146,17 @@ class AttachedCluster:
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
         with self._lock:
-            if machine.name not in self._asked or machine.name in self._came:
-                return self._came.get(machine.name)
-            idle = self._asked[machine.name].idle
-            fresh = sorted(self._fresh(machine.name), key=lambda slot: (slot not in idle, slot))
-            if len(fresh) < len(machine.slots):
+            if machine.name not in self._asked:
                 return None
-            came = self._came[machine.name] = dict(zip(sorted(machine.slots), fresh, strict=False))
+            came = self._came.get(machine.name, {})
+            # All of them, or those whose executors were replaced on other hosts since.
+            awaited = sorted(set(machine.slots) - came.keys())
+            idle = self._asked[machine.name].idle
+            fresh = self._fresh(machine.name) - set(came.values())
+            if len(fresh) < len(awaited):
+                return None
+            in_order = sorted(fresh, key=lambda slot: (slot not in idle, slot))
+            came = self._came[machine.name] = {**came, **dict(zip(awaited, in_order, strict=False))}
             return came
 
     def _taken(self) -> set[Slot]:
@@ -165,23 +180,27 @@ class AttachedCluster:
     def remove_machine(self, name: str, spark: Executors) -> None:
         present = len(spark.executors())
         with self._lock:
-            slots = self.slots_of(name)
+            # Also those that are being replaced: nobody is to come in their place.
+            slots = self.slots_of(name) | {slot for slot in self._lost if slot.machine == name}
             leaving = {self._bound[slot].id for slot in slots if slot in self._bound}
             asked = self._asked.get(name)
             if not leaving and asked is None:
                 raise no_such_machine(name, self.cluster.names)
             # Of one that did not come (all), none is waited for any longer.
-            fewer = asked.requested if asked is not None and name not in self._came else len(leaving)
+            fewer = asked.requested if asked is not None and name not in self._came else len(slots)
             total = self._wanted = max(self._wanted, present) - fewer
             self._forget(name, slots)
-        if fewer:
-            # First: or whoever manages the cluster starts others in their place.
-            spark.request_executors(total)
-        if leaving:
-            self._decommission(name, leaving, spark)
-        self.bound(spark.executors)
-        with self._lock:
+            self._leaving = slots
             self._lost -= slots
+        try:
+            if fewer:
+                # First: or whoever manages the cluster starts others in their place.
+                spark.request_executors(total)
+            if leaving:
+                self._decommission(name, leaving, spark)
+            self.bound(spark.executors)
+        finally:
+            self._leaving = frozenset()
 
     def _forget(self, name: str, slots: frozenset[Slot]) -> None:
         """A machine goes, by the name under which it was planned or by that of its host; its slots may come again."""
@@ -189,8 +208,11 @@ class AttachedCluster:
         for one in gone | {name}:
             self._asked.pop(one, None)
             self._came.pop(one, None)
-        for one, asked in self._asked.items():  # of a machine on several hosts, the other slots are left
-            self._asked[one] = replace(asked, idle=asked.idle - slots)
+        self._drop_from_machines(slots)  # of a machine on several hosts, the other slots are left
+
+    def _drop_from_machines(self, slots: Collection[Slot]) -> None:
+        for one, asked in self._asked.items():
+            self._asked[one] = replace(asked, idle=asked.idle.difference(slots))
             if one in self._came:
                 self._came[one] = {old: came for old, came in self._came[one].items() if came not in slots}
 

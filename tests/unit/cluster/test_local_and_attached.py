@@ -4,6 +4,7 @@ import pytest
 
 from penstock.cluster.attached import AttachedCluster
 from penstock.cluster.local import LocalCluster
+from penstock.cluster.model import Machine
 from penstock.cluster.provider import Executor
 from penstock.errors import PenstockError
 
@@ -194,6 +195,90 @@ def test_a_machine_that_leaves_while_an_executor_is_being_replaced():
     attached.remove_machine("c", spark)
     assert spark.now == [B2]
     assert spark.wanted == [2], "A0 is still to be replaced, and C4 is not"
+
+
+B5, A6, A7, C8 = Executor("5", "b", 4), Executor("6", "a", 4), Executor("7", "a", 4), Executor("8", "c", 4)
+
+
+def came_to(attached, machine):
+    return {slot.name for slot in (attached.arrived(machine) or {}).values()}
+
+
+def test_an_executor_replaced_on_another_host_leaves_its_slot_to_a_machine_that_comes():
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    for now in ([B2], [B2, B5]):  # A0 is lost, and B5 comes in its place
+        spark.now = now
+        attached.bound(spark.executors)
+    [new] = attached.upcoming(1)
+    assert len(new.slots) == 2
+    attached.add_machine(new, spark)
+    assert spark.wanted == [4]
+    spark.now = [B2, B5, A6, A7]
+    attached.bound(spark.executors)
+    assert came_to(attached, new) == {"a/0", "a/1"}
+
+
+def test_one_of_two_lost_executors_is_replaced_on_another_host():
+    spark = FakeSpark([A0, A1, B2])
+    attached = attached_to(spark)
+    for now in ([B2], [B2, B5]):
+        spark.now = now
+        attached.bound(spark.executors)
+    new = attached.upcoming(1)[0]
+    new = Machine(new.name, new.slots[:1])
+    attached.add_machine(new, spark)
+    assert spark.wanted == [4], "the three there were, and one more"
+    spark.now = [B2, B5, A6, A7]  # the other one in its place, and the new one
+    attached.bound(spark.executors)
+    assert len(came_to(attached, new)) == 1
+
+
+def test_the_executor_of_a_machine_that_came_is_replaced_on_another_host():
+    attached, spark, new = asked_for_one_more()
+    for now in ([A0, B2, C4], [A0, B2], [A0, B2, B5]):
+        spark.now = now
+        attached.bound(spark.executors)
+        attached.arrived(new)
+    assert came_to(attached, new) == {"b/1"}, "it is where the one in its place is"
+    [other] = attached.upcoming(1)
+    other = Machine(other.name, other.slots[:1])
+    attached.add_machine(other, spark)
+    spark.now = [A0, B2, B5, C8]
+    attached.bound(spark.executors)
+    assert came_to(attached, other) == {"c/0"}, "where the first machine was at first"
+
+
+def test_a_machine_leaves_with_the_executor_that_is_being_replaced():
+    spark = FakeSpark([A0, A1, B2, B5])
+    attached = attached_to(spark)
+    spark.now = [A0, B2, B5]  # A1 is lost: its manager is about to start another one
+    attached.bound(spark.executors)
+    attached.remove_machine("a", spark)
+    assert spark.wanted == [2], "those of b; none is started in the place of A1"
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    spark.now = [B2, B5, A6, A7]
+    attached.bound(spark.executors)
+    assert came_to(attached, new) == {"a/0", "a/1"}, "nothing of a is awaited any more"
+
+
+def test_an_executor_that_is_lost_while_a_machine_leaves_stays_wanted():
+    spark = FakeSpark([A0, B2, B5])
+    attached = attached_to(spark)
+
+    def leave(ids):
+        spark.now = [B2]  # A0 as it was told to, and B5 by itself
+        attached.bound(spark.executors)
+
+    spark.decommission = leave
+    attached.remove_machine("a", spark)
+    [new] = attached.upcoming(1)
+    attached.add_machine(new, spark)
+    assert spark.wanted == [2, 3]
+    spark.now = [B2, Executor("9", "b", 4)]
+    attached.bound(spark.executors)
+    assert attached.arrived(new) is None, "it stands where B5 stood"
 
 
 def test_the_total_is_lowered_before_executors_leave():

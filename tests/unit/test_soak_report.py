@@ -1,0 +1,90 @@
+"""The soak's bars: what was not measured, not done or not run to its end is missed, and a look has no verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import soak
+from results import Bar
+from soak_probe import HEAP, SERIES
+from soak_report import DONE, HEAP_SECONDS, LEAST_MINUTES, SAMPLE_SECONDS, Measured, bars_of
+
+THREADS = "driver JVM threads"
+
+
+def an_hour(minutes: float = 60.0) -> Measured:
+    """A run in which nothing grows and everything is done."""
+    measured = Measured(60 * minutes, outcomes=Counter({DONE: 50, "refused or rolled back": 9}))
+    for name in SERIES:
+        step = HEAP_SECONDS if name == HEAP else SAMPLE_SECONDS
+        for index in range(int(60 * minutes / step)):
+            measured.note(index * step, {name: 100.0})
+    return measured
+
+
+def missed(measured: Measured) -> list[Bar]:
+    return [bar for bar in bars_of(measured) if not bar.met]
+
+
+def test_an_hour_in_which_nothing_grows_meets_every_bar() -> None:
+    assert missed(an_hour()) == []
+    assert sum("growth" in bar.name for bar in bars_of(an_hour())) == len(SERIES) - 1, "but for the statistics"
+
+
+def test_a_count_that_grows_now_and_then_is_missed_and_its_line_has_the_estimate() -> None:
+    measured = an_hour()
+    measured.points[THREADS] = [(at, 100.0 + int((at - 600) / 60 / 18)) for at, _ in measured.points[THREADS]]
+    [bar] = missed(measured)
+    assert bar.name.startswith(f"soak: {THREADS}: sure growth an hour (estimate +3.3")
+
+
+@pytest.mark.parametrize("left", [0, 10])
+def test_a_series_that_was_not_measured_is_missed_by_name(left: int) -> None:
+    measured = an_hour()
+    measured.points[HEAP] = measured.points[HEAP][:left]
+    [bar] = missed(measured)
+    assert HEAP in bar.name
+    assert bar.figure == 1
+    assert not any(one.name.startswith(f"soak: {HEAP}: growth") for one in bars_of(measured)), "nothing to judge"
+
+
+def test_most_changes_must_be_done() -> None:
+    measured = an_hour()
+    measured.outcomes = Counter({DONE: 40, "took longer than a minute": 19})
+    assert ["changes that were done" in bar.name for bar in missed(measured)] == [True]
+    measured.outcomes = Counter()
+    assert ["changes that were done" in bar.name for bar in missed(measured)] == [True], "none was asked for"
+
+
+def test_a_look_has_no_bar_for_growth() -> None:
+    look = an_hour(LEAST_MINUTES - 1)
+    look.points[THREADS] = [(at, at) for at, _ in look.points[THREADS]]
+    assert missed(look) == []
+    assert not any("growth" in bar.name for bar in bars_of(look))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_topology_that_ends_early_ends_with_bars(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = tmp_path / "penstock"
+    ends.write_text(f"#!/bin/sh\necho the reason >&2\nexit {code}\n")
+    ends.chmod(0o700)
+    monkeypatch.setattr(soak, "PENSTOCK", str(ends))
+    monkeypatch.setattr(soak, "RESULTS", tmp_path)
+    written: list[list[Bar]] = []
+    monkeypatch.setattr(soak, "write_results", lambda name, lines, bars, on: written.append(bars))
+    monkeypatch.setattr(sys, "argv", ["soak.py", "--minutes", "60"])
+    assert soak.main() == 1
+    said = capsys.readouterr()
+    assert f"The topology did not run to its end: it ended with {code}." in said.out
+    assert "BAR soak: times that the topology did not run to its end: 1.00, bar at most 0: missed" in said.out
+    assert "the reason" in said.err
+    [bars] = written
+    assert f"series that were not measured ({', '.join(SERIES)})" in bars[0].name
