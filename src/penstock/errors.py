@@ -103,6 +103,12 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_METRIC": "There is no metric of this name, or no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    # what is found by name
+    "UNKNOWN_MAPPING": "There is no mapping of this name.",
+    "UNKNOWN_SOURCE": "There is no kind of source of this name.",
+    "UNKNOWN_SINK": "There is no kind of sink of this name.",
+    "PLUGIN_FAILED": "What a package registers as a policy, mapping, source or sink cannot be loaded.",
+    "DUPLICATE_PLUGIN": "Two packages register the same name for a policy, mapping, source or sink.",
     # what it runs on
     "JAVA_MISSING": "There is no Java, or it is too old for Spark.",
     "PYTHON_TOO_OLD": "This Python is too old.",
@@ -156,7 +162,9 @@ ERRORS: Mapping[str, str] = {
     "NO_HISTORY": "Nothing is written down of which there could be a history.",
     # what decides about scaling
     "INCOMPLETE_SNAPSHOT": "What is measured is not enough for a decision.",
-    "UNKNOWN_STRATEGY": "There is no scaling strategy of this name.",
+    "UNKNOWN_STRATEGY": "There is no scaling strategy (policy) of this name.",
+    "POLICY_FAILED": "A policy raised an error, or answered with something that is no answer of a policy.",
+    "PLACEMENT_CHANGED": "The placement that a plan was decided on is no longer the placement there is.",
     "BAD_GOAL": "What a controller is to reach makes no sense.",
     "BAD_LOAD": "The measured rates describe no graph that a strategy can decide on.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",

@@ -177,16 +177,12 @@ def settings_command(as_json: bool) -> Outcome:
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:
-    from penstock.strategies.scaling.registry import strategy as known_strategy
-
     values: dict[str, Any] = dict(_pairs("--set", assignments))
     if cores is not None:
         values["slot_cores"] = cores
     if strategy is not None:
         values["strategy"] = strategy
-    settings = Settings.of(values)
-    known_strategy(settings.strategy)
-    return settings
+    return Settings.of(values)
 
 
 def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:

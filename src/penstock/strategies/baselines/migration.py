@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.scaling import storm
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
-from penstock.strategies.scaling.draft import Draft, check_new
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.priorities import PRIORITIES
-from penstock.strategies.scaling.rules import PAPER, Rules
-from penstock.strategies.scaling.stela import instances_a_machine
+from penstock.strategies.baselines import storm
+from penstock.strategies.baselines.priorities import PRIORITIES
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.draft import Draft, check_new
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela.scale_out import instances_a_machine
 
 
 class Migration:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.scaling.congestion import congested
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
-from penstock.strategies.scaling.draft import Draft
-from penstock.strategies.scaling.etp import etp
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import PAPER, Rules
-from penstock.strategies.scaling.stela import NAME
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.draft import Draft
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela.congestion import congested
+from penstock.strategies.stela.etp import etp
+from penstock.strategies.stela.scale_out import NAME
 
 
 def etp_of(load: Load, rules: Rules = PAPER) -> dict[str, float]:

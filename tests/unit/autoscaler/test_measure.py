@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.strategies.scaling.measure import Sample, convergence, measure, settling, time_below
+from penstock.autoscaler.measure import Sample, convergence, measure, settling, time_below
 
 
 def timeline(before: list[float], after: list[float]) -> list[Sample]:

@@ -133,5 +133,12 @@ class Load:
         return math.fsum(self.operators[place].weight * self.operators[place].processing for place in self.sinks)
 
 
+def ratio(R_input: float, R_execute: float) -> float:
+    """R_input / R_execute. An operator that executes nothing of what it gets is as congested as can be."""
+    if R_execute > 0:
+        return R_input / R_execute
+    return math.inf if R_input > 0 else 0.0
+
+
 def _bad(message: str, hint: str) -> PenstockError:
     return PenstockError("BAD_LOAD", message, hint)

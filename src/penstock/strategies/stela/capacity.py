@@ -15,11 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.strategies.scaling.congestion import ratio
-from penstock.strategies.scaling.etp import Floats, Places, reachable_sinks, sink_units, units_of
-from penstock.strategies.scaling.fluid import Pipes, flow
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import Rules
+from penstock.strategies.fluid import Pipes, flow
+from penstock.strategies.load import Load, ratio
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.etp import Floats, Places, reachable_sinks, sink_units, units_of
 
 
 class CapacityProjection:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.model import Cluster, Placement
-from penstock.strategies.scaling.congestion import ratios
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, Outcome, Step
-from penstock.strategies.scaling.etp import etp, reachable_sinks
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import PAPER, Rules
-from penstock.strategies.scaling.stela_in import etp_sum
+from penstock.strategies.decision import finite
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela.congestion import ratios
+from penstock.strategies.stela.etp import etp, reachable_sinks
+from penstock.strategies.stela.scale_in import etp_sum
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class View:
             "alpha": self.alpha,
             "throughput": self.throughput,
             "operators": [
-                {**vars(one), "sinks": list(one.sinks), "ratio": _number(one.ratio)} for one in self.operators
+                {**vars(one), "sinks": list(one.sinks), "ratio": finite(one.ratio)} for one in self.operators
             ],
             "machines": [vars(one) for one in self.machines],
         }
@@ -98,48 +97,3 @@ def view(load: Load, placement: Placement, cluster: Cluster, rules: Rules = PAPE
     )
     machines = tuple(sorted(machines, key=lambda machine: (machine.etp_sum, machine.instances)))
     return View(rules.alpha, load.throughput, operators, machines)
-
-
-def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
-    """The decision step by step, or why there is none."""
-    if not isinstance(outcome, Decision):
-        missing = {"missing": outcome.missing} if isinstance(outcome, DoesNotFit) else {}
-        kind = "does_not_fit" if isinstance(outcome, DoesNotFit) else "nothing_to_do"
-        return {"outcome": kind, "strategy": outcome.strategy, "reason": outcome.reason, **missing}
-    return {
-        "outcome": "decision",
-        "strategy": outcome.strategy,
-        "reason": outcome.reason,
-        "added": [machine.name for machine in outcome.added],
-        "removed": list(outcome.removed),
-        "steps": [_step_as_json(number, step) for number, step in enumerate(outcome.steps, start=1)],
-        "instances": {
-            operator: {slot.name: count for slot, count in sorted(slots.items())}
-            for operator, slots in outcome.placement.instances.items()
-        },
-        "tasks": {operator: [slot.name for slot in slots] for operator, slots in outcome.placement.tasks.items()},
-        "projected_throughput": outcome.projected.throughput if outcome.projected else None,
-    }
-
-
-def outcome_in_words(outcome: Outcome) -> str:
-    if not isinstance(outcome, Decision):
-        return f"{outcome.strategy}: {outcome.reason}"
-    steps = [f"{number}. {step}" for number, step in enumerate(outcome.steps, start=1)]
-    return "\n".join([f"{outcome.strategy}: {outcome.reason}", *steps])
-
-
-def _step_as_json(number: int, step: Step) -> dict[str, Any]:
-    return {
-        "step": number,
-        "operator": step.operator,
-        "to": step.to.name,
-        "from": step.origin.name if step.origin else None,
-        "reason": step.reason,
-        **{name: _number(figure) for name, figure in step.figures},
-    }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no infinity: an operator that executes nothing has no ratio."""
-    return value if math.isfinite(value) else None

@@ -5,12 +5,11 @@ There are C(n + V - 1, n) ways to give n instances to V operators: small graphs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
-from penstock.strategies.scaling.fluid import Pipes, flow
-from penstock.strategies.scaling.load import Load
+from penstock.strategies.fluid import Pipes, flow
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,6 @@ def best(
     instances: Sequence[int],
     new: int,
     most: Sequence[float] | None = None,
-    model: Callable[[Pipes, Sequence[int]], Load] = flow,
 ) -> Best:
     """The assignment with the highest throughput; of equals, the one that helps the earlier operators.
 
@@ -40,11 +38,11 @@ def best(
     room = sum(max(0.0, bound - count) for bound, count in zip(bounds, instances, strict=True))
     for candidate in _assignments(instances, int(min(new, room)), bounds):
         tried += 1
-        throughput = model(pipes, candidate).throughput
+        throughput = flow(pipes, candidate).throughput
         if found is None or throughput > found.throughput:
             found = Best(candidate, throughput, tried)
     if found is None:
-        found = Best(tuple(instances), model(pipes, instances).throughput, 0)
+        found = Best(tuple(instances), flow(pipes, instances).throughput, 0)
     return Best(found.instances, found.throughput, tried)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.strategies.scaling.etp import Floats, Places, packed, units_of
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.sink_sets import SinkSets
+from penstock.strategies.load import Load
+from penstock.strategies.stela.etp import Floats, Places, packed, units_of
+from penstock.strategies.stela.sink_sets import SinkSets
 
 #: Row v holds the bits of v: which of eight sinks a byte of a packed set names.
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.float64)

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from penstock.cluster.model import Machine, Placement, Slot
 from penstock.errors import PenstockError
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import Rules
-from penstock.strategies.scaling.tasks import follow
+from penstock.strategies.load import Load
+from penstock.strategies.mapping.keeping import least_loaded
+from penstock.strategies.mapping.tasks import follow
+from penstock.strategies.rules import Rules
 
 
 class Draft:
@@ -35,9 +36,10 @@ class Draft:
         return sum(max(0, self._capacity - self.on[slot]) for slot in slots)
 
     def emptiest(self, machine: Machine) -> Slot | None:
-        """The machine's slot with the fewest instances, the first of several, if it has room: on a machine that gets
-        one after the other this is round robin."""
-        slot = min(machine.slots, key=lambda slot: self.on[slot], default=None)
+        """The machine's slot with the least to do, the first of several, if it has room: on a machine that gets one
+        after the other this is round robin. No mapping is asked: that the instance goes to this machine is the
+        strategy's own rule."""
+        slot = least_loaded(machine.slots, self.on, {}) if machine.slots else None
         return slot if slot is not None and self.room([slot]) != 0 else None
 
     def add(self, operator: str, slot: Slot) -> None:

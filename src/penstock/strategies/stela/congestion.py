@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import PAPER, Rules
-
-
-def ratio(R_input: float, R_execute: float) -> float:
-    """R_input / R_execute. An operator that executes nothing of what it gets is as congested as can be."""
-    if R_execute > 0:
-        return R_input / R_execute
-    return math.inf if R_input > 0 else 0.0
+from penstock.strategies.load import Load, ratio
+from penstock.strategies.rules import PAPER, Rules
 
 
 def ratios(load: Load) -> tuple[float, ...]:

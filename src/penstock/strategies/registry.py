@@ -1,4 +1,5 @@
-"""All scaling strategies by name: whoever scales picks one here, and an unknown name is a named error."""
+"""The strategies of Stela's papers by name: each answers what is to run where if machines come or go. As policies they
+are found by name in penstock.plugins (autoscaler/policies.py)."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from types import MappingProxyType
 from typing import Protocol
 
 from penstock.cluster.model import Cluster, Machine, Placement
-from penstock.errors import PenstockError
-from penstock.strategies.scaling import stela, stela_in, storm
-from penstock.strategies.scaling.decision import Outcome
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.migration import Migration
-from penstock.strategies.scaling.priorities import PRIORITIES
-from penstock.strategies.scaling.rules import PAPER, Rules
+from penstock.strategies.baselines import storm
+from penstock.strategies.baselines.migration import Migration
+from penstock.strategies.baselines.priorities import PRIORITIES
+from penstock.strategies.decision import Outcome
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela import scale_in, scale_out
 
 
 class Strategy(Protocol):
@@ -42,22 +43,22 @@ class Strategy(Protocol):
 
 
 class Stela:
-    name = stela.NAME
+    name = scale_out.NAME
     needs_rates = True
-    scale_out = staticmethod(stela.scale_out)
-    scale_in = staticmethod(stela_in.scale_in)
+    scale_out = staticmethod(scale_out.scale_out)
+    scale_in = staticmethod(scale_in.scale_in)
 
 
 class StelaByCapacity:
     """The papers give only one scale-in."""
 
-    name = stela.BY_CAPACITY
+    name = scale_out.BY_CAPACITY
     needs_rates = True
-    scale_out = staticmethod(stela.scale_out_by_capacity)
+    scale_out = staticmethod(scale_out.scale_out_by_capacity)
 
     @staticmethod
     def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> Outcome:
-        return replace(stela_in.scale_in(load, placement, cluster, machines, rules), strategy=stela.BY_CAPACITY)
+        return replace(scale_in.scale_in(load, placement, cluster, machines, rules), strategy=scale_out.BY_CAPACITY)
 
 
 class Storm:
@@ -69,13 +70,3 @@ class Storm:
 
 _ALL: tuple[Strategy, ...] = (Stela(), StelaByCapacity(), Storm(), *(Migration(name) for name in PRIORITIES))
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType({strategy.name: strategy for strategy in _ALL})
-
-
-def strategy(name: str) -> Strategy:
-    try:
-        return STRATEGIES[name]
-    except KeyError:
-        known = ", ".join(STRATEGIES)
-        raise PenstockError(
-            "UNKNOWN_STRATEGY", f'there is no scaling strategy "{name}".', f"There are: {known}."
-        ) from None

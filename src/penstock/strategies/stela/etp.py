@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.strategies.scaling.load import Load
+from penstock.strategies.load import Load
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

@@ -9,11 +9,11 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.draft import Draft, check_new
+from penstock.strategies.load import Load
 from penstock.strategies.mapping.round_robin import deal
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
-from penstock.strategies.scaling.draft import Draft, check_new
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import PAPER, Rules
+from penstock.strategies.rules import PAPER, Rules
 
 NAME = "storm"
 

@@ -14,11 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.strategies.scaling.congestion import ratios
-from penstock.strategies.scaling.etp import Floats, Places, sink_units, unit
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.reach import Reach
-from penstock.strategies.scaling.rules import Rules
+from penstock.strategies.load import Load
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.congestion import ratios
+from penstock.strategies.stela.etp import Floats, Places, sink_units, unit
+from penstock.strategies.stela.reach import Reach
 
 
 class Projection(Protocol):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from penstock.cluster.model import Cluster, Machine, Placement
-from penstock.strategies.scaling.capacity import CapacityProjection
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
-from penstock.strategies.scaling.draft import Draft, check_new, most_instances
-from penstock.strategies.scaling.etp import Floats
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.projection import PaperProjection, Projection
-from penstock.strategies.scaling.rules import PAPER, Rules
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.draft import Draft, check_new, most_instances
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela.capacity import CapacityProjection
+from penstock.strategies.stela.etp import Floats
+from penstock.strategies.stela.projection import PaperProjection, Projection
 
 NAME = "stela"
 BY_CAPACITY = "stela_capacity"

@@ -18,8 +18,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.single_file import Gates, SingleFile
+from penstock.strategies.load import Load
+from penstock.strategies.stela.single_file import Gates, SingleFile
 
 #: The most children that a node looks at by itself.
 FAN = 16

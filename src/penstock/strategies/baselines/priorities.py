@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from penstock.strategies.scaling.load import Load
+from penstock.strategies.load import Load
 
 Priority = Callable[[Load], Sequence[float]]
 
