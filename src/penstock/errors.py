@@ -85,7 +85,6 @@ ERRORS: Mapping[str, str] = {
     "BAD_FUNCTION": "An operator's function cannot be called the way Penstock calls it.",
     "FUNCTION_SCHEMA": "An operator's function returns another schema than the operator declares.",
     "BAD_GROUPING": "A grouping does not fit the operator that reads the stream.",
-    "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
     "BAD_CHAINING": "An operator's flag `chained`, `gather` or `takes_updates` is neither True nor False.",
     "BAD_OUTPUT_MODE": "A keyed operator's output mode is unknown, or does not fit its function.",
