@@ -106,7 +106,7 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_MAPPING": "There is no mapping of this name.",
     "UNKNOWN_SOURCE": "There is no kind of source of this name.",
     "UNKNOWN_SINK": "There is no kind of sink of this name.",
-    "PLUGIN_FAILED": "What a package registers as a policy, mapping, source or sink cannot be loaded.",
+    "PLUGIN_FAILED": "What a package registers as a policy, mapping, source or sink cannot be loaded, or fails.",
     "DUPLICATE_PLUGIN": "Two packages register the same name for a policy, mapping, source or sink.",
     # what it runs on
     "JAVA_MISSING": "There is no Java, or it is too old for Spark.",

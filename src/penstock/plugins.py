@@ -91,11 +91,11 @@ def find(group: str, name: str) -> Any:
             f'the {GROUPS[group].what} "{name}" is registered by several packages: {packages}.',
             "Uninstall all of them but one.",
         )
-    package, entry = found[0]
+    _, entry = found[0]
     try:
         return entry.load()
     except Exception as problem:  # a stranger's module may raise whatever it likes
-        raise _failed(group, name, package, problem) from problem
+        raise failed(group, name, problem) from problem
 
 
 def build(group: str, name: str) -> Any:
@@ -104,7 +104,7 @@ def build(group: str, name: str) -> Any:
     try:
         return maker()
     except Exception as problem:
-        raise _failed(group, name, _entries(group)[name][0][0], problem) from problem
+        raise failed(group, name, problem) from problem
 
 
 def package_of(group: str, name: str) -> str:
@@ -123,10 +123,12 @@ def _entries(group: str) -> dict[str, list[tuple[str, EntryPoint]]]:
     return found
 
 
-def _failed(group: str, name: str, package: str, problem: Exception) -> PenstockError:
-    text = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+def failed(group: str, name: str, problem: Exception | str) -> PenstockError:
+    """The error about what a package registers and what does not work, in words or as it was raised."""
+    text = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    package = package_of(group, name)
     return PenstockError(
         "PLUGIN_FAILED",
-        f'the {GROUPS[group].what} "{name}" of the package {package} cannot be loaded: {text}.',
-        f"Install another version of {package}, or choose another name.",
+        f'the {GROUPS[group].what} "{name}" of the package {package} failed: {" ".join(text.split())[:300]}.',
+        f"Install another version of {package}, or choose another {GROUPS[group].what}.",
     )

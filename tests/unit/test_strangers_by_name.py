@@ -102,3 +102,15 @@ def test_a_mapping_that_answers_wrongly_is_found_out(monkeypatch: pytest.MonkeyP
             mapping.start(MAPPING, wanted)
         assert caught.value.name == "BAD_PLACEMENT"
         assert MAPPING in caught.value.message
+
+
+def test_a_mapping_that_fails_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object) -> None:
+        raise KeyError("work")
+
+    for place, why in ((raising, "KeyError"), (lambda *_: None, "it answered with NoneType")):
+        monkeypatch.setattr("penstock_strangers.last_slot_first.LastSlotFirst.place", place)
+        with pytest.raises(PenstockError, match=why) as caught:
+            mapping.start(MAPPING, Wanted.at_start(DEFINITION, CLUSTER))
+        assert caught.value.name == "PLUGIN_FAILED"
+        assert "penstock-strangers" in caught.value.message

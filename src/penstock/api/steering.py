@@ -214,14 +214,23 @@ class Steering:
             raise PenstockError("BAD_REQUEST", "give either a number or slots.", "One of them says where they are.")
 
         def propose() -> Proposal:
-            placement, cluster = self._run.placement, self._run.host.cluster
+            placement, cluster, settings = self._run.placement, self._run.host.cluster, self._run.settings
             if slots is not None:
                 wanted = {self._slot(name): number for name, number in slots.items()}
                 return Proposal(plans.set_instances(placement, operator, wanted))
-            mapping = self._run.settings.mapping
-            plan = plans.so_many_instances(self._run.definition, placement, cluster, operator, count or 0, mapping)
+            plan = plans.so_many_instances(
+                self._run.definition,
+                placement,
+                cluster,
+                operator,
+                count or 0,
+                settings.mapping,
+                settings.slot_instances,
+            )
             if isinstance(plan, NoRoom):
-                raise PenstockError("SLOT_FULL", f"{mapping}: {plan.reason}.", "Add machines, or ask for fewer.")
+                raise PenstockError(
+                    "SLOT_FULL", f"{settings.mapping}: {plan.reason}.", "Add machines, or ask for fewer."
+                )
             return Proposal(plan)
 
         arguments: Json = {"operator": operator, "count": count, "slots": None if slots is None else dict(slots)}

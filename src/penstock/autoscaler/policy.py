@@ -140,12 +140,7 @@ def policy(name: str) -> Policy:
     """The policy of this name."""
     found = plugins.build(plugins.POLICIES, name)
     if not isinstance(found, Policy):
-        package = plugins.package_of(plugins.POLICIES, name)
-        raise PenstockError(
-            "PLUGIN_FAILED",
-            f'the scaling strategy "{name}" of the package {package} has no method `decide`.',
-            "See penstock.autoscaler.policy.Policy for what a policy does.",
-        )
+        raise plugins.failed(plugins.POLICIES, name, "it has no method `decide`")
     return found
 
 

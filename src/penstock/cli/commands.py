@@ -177,12 +177,17 @@ def settings_command(as_json: bool) -> Outcome:
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:
+    from penstock import plugins
+
     values: dict[str, Any] = dict(_pairs("--set", assignments))
     if cores is not None:
         values["slot_cores"] = cores
     if strategy is not None:
         values["strategy"] = strategy
-    return Settings.of(values)
+    settings = Settings.of(values)
+    for group, name in ((plugins.POLICIES, settings.strategy), (plugins.MAPPINGS, settings.mapping)):
+        plugins.find(group, name)  # one that cannot be loaded is refused before anything is started
+    return settings
 
 
 def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:

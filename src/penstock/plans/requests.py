@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks, diff
@@ -29,12 +30,15 @@ def so_many_instances(
     operator: str,
     count: int,
     mapping: str = "round_robin",
+    slot_instances: int | None = None,
 ) -> Plan | NoRoom:
     """An operator with so many instances: the mapping says where. A number that makes no sense is left to the check of
     the plan."""
     if count < 1:
         return set_instances(placement, operator, {})
-    answer = place(mapping, Wanted.resized(definition, cluster, placement, operator, count))
+    wanted = Wanted.as_now(definition, cluster, placement)
+    instances = {**wanted.instances, operator: count}
+    answer = place(mapping, replace(wanted, instances=instances, slot_instances=slot_instances))
     if isinstance(answer, NoRoom):
         return answer
     actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)

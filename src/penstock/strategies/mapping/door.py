@@ -48,11 +48,10 @@ class Wanted:
         return Wanted(definition, cluster, instances, _tasks(definition), None, slot_instances, chains)
 
     @staticmethod
-    def resized(definition: TopologyDefinition, cluster: Cluster, before: Placement, operator: str, to: int) -> Wanted:
-        """Everything as it is, but for one operator that has another number of instances."""
-        instances = {name: before.total(name) for name in before.instances} | {operator: to}
-        tasks = {name: len(slots) for name, slots in before.tasks.items()}
-        return Wanted(definition, cluster, instances, tasks, before)
+    def as_now(definition: TopologyDefinition, cluster: Cluster, before: Placement) -> Wanted:
+        """Everything as it is. Whoever wants something else replaces that."""
+        instances = {name: before.total(name) for name in before.instances}
+        return Wanted(definition, cluster, instances, {name: len(all_) for name, all_ in before.tasks.items()}, before)
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,21 @@ def mapping(name: str) -> Mapping:
     """The mapping of this name."""
     found = plugins.build(plugins.MAPPINGS, name)
     if not isinstance(found, Mapping):
-        package = plugins.package_of(plugins.MAPPINGS, name)
-        raise PenstockError(
-            "PLUGIN_FAILED",
-            f'the mapping "{name}" of the package {package} has no method `place`.',
-            "See penstock.strategies.mapping.Mapping for what a mapping does.",
-        )
+        raise plugins.failed(plugins.MAPPINGS, name, "it has no method `place`")
     return found
 
 
 def place(name: str, wanted: Wanted) -> Placement | NoRoom:
     """What the mapping of this name answers, once it is checked: everything that is wanted, on slots that there are."""
-    answer = mapping(name).place(wanted)
+    found = mapping(name)
+    try:
+        answer = found.place(wanted)
+    except PenstockError:
+        raise
+    except Exception as problem:  # a stranger's mapping may raise whatever it likes
+        raise plugins.failed(plugins.MAPPINGS, name, problem) from problem
+    if not isinstance(answer, Placement | NoRoom):
+        raise plugins.failed(plugins.MAPPINGS, name, f"it answered with {type(answer).__name__}")
     if isinstance(answer, Placement) and (mistake := _mistake(answer, wanted)):
         raise PenstockError(
             "BAD_PLACEMENT", f'the mapping "{name}" answers wrongly: {mistake}.', "Choose another setting `mapping`."
