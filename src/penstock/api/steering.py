@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.api.decisions import Decisions
 from penstock.api.operations import Operation, Operations, State
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.api.status import status_of
 from penstock.autoscaler.effect import Measuring
 from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
-from penstock.autoscaler.policy import View, decide, policy, view_of
-from penstock.autoscaler.proposals import Answer, Proposal, action_of, machines_fewer, machines_more
+from penstock.autoscaler.policy import View, view_of
+from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
 from penstock.clock import meant, shown, wall_time
 from penstock.cluster.model import Slot
 from penstock.engine.change.changes import Changes
@@ -49,6 +50,7 @@ class Steering:
         self._request_stop = request_stop
         self._changes = Changes(run)
         self._measuring = Measuring(run)
+        self._decisions = Decisions(self.view, lambda: self._changes.planned)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
@@ -143,7 +145,7 @@ class Steering:
         """More machines, and on them what the strategy decides."""
         _at_least_one("machines", machines)
         name = strategy or self._run.settings.strategy
-        propose = self._deciding(name, Grow(machines, ""))
+        propose = self._decisions.on_request(name, Grow(machines, ""))
         return self._do("scale-out", {"machines": machines, "strategy": name}, propose, dry_run)
 
     def scale_in(
@@ -158,7 +160,7 @@ class Steering:
         _at_least_one("machines", count)
         name = strategy or self._run.settings.strategy
         if not names:
-            propose = self._deciding(name, Shrink(count, ""))
+            propose = self._decisions.on_request(name, Shrink(count, ""))
             return self._do("scale-in", {"machines": count, "strategy": name}, propose, dry_run)
 
         def remove() -> Proposal:
@@ -172,38 +174,12 @@ class Steering:
         not the one there is when its turn comes."""
         count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
         arguments: Json = {"machines": count} if count else {}
-
-        def propose() -> Proposal:
-            if not self._is_current(proposal):
-                raise PenstockError(
-                    "PLACEMENT_CHANGED",
-                    f"{proposal.strategy} decided on a placement that was changed since.",
-                    "Nothing was changed. The next decision is made on what is there now.",
-                )
-            return proposal
-
-        return self._do(action_of(proposal.plan), {**arguments, "strategy": proposal.strategy}, propose, dry_run=False)
+        arguments |= {"strategy": proposal.strategy}
+        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), dry_run=False)
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """What a policy decides on, all of it on one snapshot."""
         return view_of(self._planned(), self._run.settings, self._run.host.provider, request)
-
-    def _deciding(self, name: str, request: Grow | Shrink) -> Callable[[], Proposal]:
-        """Asks the policy when it is called. One decision is made on one snapshot: called again, the answer is the same
-        as long as the placement is."""
-        decider = policy(name)
-        decided: list[Proposal] = []
-
-        def propose() -> Proposal:
-            if not decided or not self._is_current(decided[0]):
-                view = self.view(request)
-                decided[:] = [_answered(name, decide(name, decider, view), view)]
-            return decided[0]
-
-        return propose
-
-    def _is_current(self, proposal: Proposal) -> bool:
-        return proposal.before is None or proposal.before == self._changes.planned
 
     def set_instances(
         self, operator: str, count: int | None = None, slots: Mapping[str, int] | None = None, dry_run: bool = False
@@ -374,17 +350,6 @@ class Steering:
 def _in_words(reason: str) -> Json:
     """The plan of what is no change of placement."""
     return {"actions": [], "reason": reason}
-
-
-def _answered(name: str, answer: Answer, view: View) -> Proposal:
-    """For the person who asked: what cannot be done is an error, and nothing to do is a plan without actions."""
-    if isinstance(answer, Proposal):
-        return answer
-    if answer.error:
-        raise answer.as_error()
-    decision = {"outcome": "nothing_to_do", "strategy": name, "reason": answer.reason}
-    plan = Plan((), answer.reason)
-    return Proposal(plan, (answer.reason,), strategy=name, decision=decision, before=view.snapshot.placement)
 
 
 def _at_least_one(what: str, count: int) -> None:
