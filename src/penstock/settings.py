@@ -113,14 +113,13 @@ class Settings:
     retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
     mapping: str = _setting(
         "chained",
-        "The mapping that says on which slot instances start, and where new ones go when nobody says where: chained "
-        "(round robin, neighbours that can run as one together), round_robin, or one of an installed package.",
+        "The mapping that says on which slot instances start, and where new ones go when nobody says where; chained is "
+        "round robin with neighbours that can run as one on the same slots. See docs/design/0021.",
         group=plugins.MAPPINGS,
     )
     strategy: str = _setting(
         "stela",
-        "The scaling strategy (policy) that decides when nobody names one; see docs/design/0008. It may be one of an "
-        "installed package.",
+        "The scaling strategy (policy) that decides when nobody names one; see docs/design/0008.",
         group=plugins.POLICIES,
     )
     stela_alpha: float = _setting(
@@ -226,6 +225,8 @@ def reference() -> list[dict[str, str]]:
     rows = []
     for field in dataclasses.fields(Settings):
         low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+        if group := field.metadata["group"]:
+            choices = (*plugins.BUILT_IN[group], "or one of an installed package")
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"at most {high}"] if high is not None else []
         rows.append(
