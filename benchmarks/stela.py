@@ -39,14 +39,14 @@ from stela_runs import (
 from stela_tables import at_zero, middle, plot, table
 
 from penstock import Topology
+from penstock.autoscaler.measure import Sample
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
 from penstock.sources.specs import RateSource
+from penstock.strategies import registry
 from penstock.strategies.mapping.round_robin import round_robin
-from penstock.strategies.scaling.measure import Sample
-from penstock.strategies.scaling.registry import strategy
-from penstock.strategies.scaling.stela import instances_a_machine
+from penstock.strategies.stela.scale_out import instances_a_machine
 from penstock.topology.definition import Source, TopologyDefinition
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -140,7 +140,9 @@ def scale_out(
         wanted = instances_a_machine(initial, before)
 
         def by(chosen: str) -> Decide:
-            return lambda load, placement, rules: strategy(chosen).scale_out(load, placement, before, new, rules)
+            return lambda load, placement, rules: registry.STRATEGIES[chosen].scale_out(
+                load, placement, before, new, rules
+            )
 
         everywhere = round_robin(definition, host.cluster)
         warm_up(definition, host, everywhere, times)
@@ -227,7 +229,7 @@ def scale_in(rounds: int, window: float, folder: Path, say: Say) -> list[tuple[s
         initial = occupied_by_few(definition, cluster)
 
         def by(chosen: str, seed: int) -> Decide:
-            return lambda load, placement, rules: strategy(chosen).scale_in(
+            return lambda load, placement, rules: registry.STRATEGIES[chosen].scale_in(
                 load, placement, cluster, GONE, replace(rules, seed=seed)
             )
 

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from results import Bar, finish, machine, write_results
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.scaling.decision import Decision
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
-from penstock.strategies.scaling.stela import scale_out
+from penstock.strategies.decision import Decision
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
+from penstock.strategies.stela.scale_out import scale_out
 
 Edges = list[tuple[int, int]]
 NEW_INSTANCES = 1000

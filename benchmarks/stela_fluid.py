@@ -15,17 +15,17 @@ import random
 import statistics
 import sys
 
+from best import best
 from results import machine, write_results
 
 from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.strategies.decision import Decision
+from penstock.strategies.fluid import Pipes, flow
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.mapping.round_robin import deal
-from penstock.strategies.scaling.best import best
-from penstock.strategies.scaling.decision import Decision
-from penstock.strategies.scaling.fluid import Pipes, flow
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
-from penstock.strategies.scaling.registry import strategy
-from penstock.strategies.scaling.rules import Rules
-from penstock.strategies.scaling.stela import instances_a_machine
+from penstock.strategies.registry import STRATEGIES
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.scale_out import instances_a_machine
 
 #: Streams (those after a filter carry 0.8 of its rows, the network monitor's two branches half each), instances,
 #: machines before.
@@ -95,7 +95,7 @@ def main() -> int:
             now, top = flow(pipes, start), best(pipes, start, count).throughput
             found["before"].append(now.throughput / top)
             for rule, (by, rules) in RULES.items():
-                outcome = strategy(by).scale_out(now, placement, cluster, new, rules)
+                outcome = STRATEGIES[by].scale_out(now, placement, cluster, new, rules)
                 assert isinstance(outcome, Decision)
                 after = flow(pipes, [outcome.placement.total(one) for one in names])
                 found[rule].append(after.throughput / top)

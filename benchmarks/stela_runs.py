@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from best import best
+
+from penstock.autoscaler.measure import Measurement, Sample, measure
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
@@ -21,14 +24,12 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans.enacting import Status
 from penstock.plans.plan import Plan, diff
 from penstock.settings import Settings
-from penstock.strategies.scaling.best import best
-from penstock.strategies.scaling.congestion import congested
-from penstock.strategies.scaling.decision import Decision, Outcome
-from penstock.strategies.scaling.draft import most_instances
-from penstock.strategies.scaling.fluid import Pipes, flow
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.measure import Measurement, Sample, measure
-from penstock.strategies.scaling.rules import Rules
+from penstock.strategies.decision import Decision, Outcome
+from penstock.strategies.draft import most_instances
+from penstock.strategies.fluid import Pipes, flow
+from penstock.strategies.load import Load
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.congestion import congested
 from penstock.topology.definition import TopologyDefinition
 
 SETTINGS = Settings(

@@ -42,7 +42,6 @@ parsed = topology.map(
     outputs=dict.fromkeys(TAGS, LINE),
     instances=INSTANCES,
     tasks=TASKS,
-    selectivity=dict.fromkeys(TAGS, 0.5),
     chained=False,
 )
 

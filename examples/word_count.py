@@ -23,7 +23,7 @@ def count(words):
 
 topology = Topology("word_count")
 sentences = topology.source("spout", sources.rate(2000, sources.sentences(words=10, skew=1.0)))
-words = topology.map("split", split, inputs=sentences, schema="word string", instances=2, selectivity=10)
+words = topology.map("split", split, inputs=sentences, schema="word string", instances=2)
 counts = topology.keyed(
     "count", count, inputs=words, key="word", schema="word string, count long", tasks=4, instances=2
 )

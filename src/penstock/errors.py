@@ -85,7 +85,6 @@ ERRORS: Mapping[str, str] = {
     "BAD_FUNCTION": "An operator's function cannot be called the way Penstock calls it.",
     "FUNCTION_SCHEMA": "An operator's function returns another schema than the operator declares.",
     "BAD_GROUPING": "A grouping does not fit the operator that reads the stream.",
-    "BAD_SELECTIVITY": "A declared selectivity is not a number of at least 0.",
     "BAD_ON_ERROR": "The policy for rows that a function cannot handle is unknown, or does not fit the operator.",
     "BAD_CHAINING": "An operator's flag `chained`, `gather` or `takes_updates` is neither True nor False.",
     "BAD_OUTPUT_MODE": "A keyed operator's output mode is unknown, or does not fit its function.",
@@ -103,6 +102,12 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_METRIC": "There is no metric of this name, or no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    # what is found by name
+    "UNKNOWN_MAPPING": "There is no mapping of this name.",
+    "UNKNOWN_SOURCE": "There is no kind of source of this name.",
+    "UNKNOWN_SINK": "There is no kind of sink of this name.",
+    "PLUGIN_FAILED": "What a package registers as a policy, mapping, source or sink cannot be loaded, or fails.",
+    "DUPLICATE_PLUGIN": "Two packages register the same name for a policy, mapping, source or sink.",
     # what it runs on
     "JAVA_MISSING": "There is no Java, or it is too old for Spark.",
     "PYTHON_TOO_OLD": "This Python is too old.",
@@ -156,7 +161,9 @@ ERRORS: Mapping[str, str] = {
     "NO_HISTORY": "Nothing is written down of which there could be a history.",
     # what decides about scaling
     "INCOMPLETE_SNAPSHOT": "What is measured is not enough for a decision.",
-    "UNKNOWN_STRATEGY": "There is no scaling strategy of this name.",
+    "UNKNOWN_STRATEGY": "There is no scaling strategy (policy) of this name.",
+    "POLICY_FAILED": "A policy raised an error, or answered with something that is no answer of a policy.",
+    "PLACEMENT_CHANGED": "The placement that a plan was decided on is no longer the placement there is.",
     "BAD_GOAL": "What a controller is to reach makes no sense.",
     "BAD_LOAD": "The measured rates describe no graph that a strategy can decide on.",
     "INTERNAL": "Penstock itself went wrong: a bug to be reported.",

@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import plugins
 from penstock.errors import PenstockError
 
 
 def _setting(
-    default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
+    default: Any,
+    meaning: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    group: str = "",
 ) -> Any:
-    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices}
+    """`group` is that of the plug-ins that the value names one of."""
+    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices, "group": group}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -103,7 +111,17 @@ class Settings:
         high=1000,
     )
     retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
-    strategy: str = _setting("stela", "The scaling strategy that decides when nobody names one; see docs/design/0008.")
+    mapping: str = _setting(
+        "chained",
+        "The mapping that says on which slot instances start, and where new ones go when nobody says where; chained is "
+        "round robin with neighbours that can run as one on the same slots. See docs/design/0021.",
+        group=plugins.MAPPINGS,
+    )
+    strategy: str = _setting(
+        "stela",
+        "The scaling strategy (policy) that decides when nobody names one; see docs/design/0008.",
+        group=plugins.POLICIES,
+    )
     stela_alpha: float = _setting(
         1.2, "An operator is congested when its input rate is above so many times its processing rate.", low=0.01
     )
@@ -196,6 +214,8 @@ def _check(field: dataclasses.Field[Any], value: Any) -> None:
     elif high is not None and not value <= high:
         problem = f"must be at most {high}"
     else:
+        if group := field.metadata["group"]:
+            plugins.require(group, value)
         return
     raise PenstockError("BAD_SETTING", f"{field.name}={value!r} {problem}.", field.metadata["meaning"])
 
@@ -205,6 +225,8 @@ def reference() -> list[dict[str, str]]:
     rows = []
     for field in dataclasses.fields(Settings):
         low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+        if group := field.metadata["group"]:
+            choices = (*plugins.BUILT_IN[group], "or one of an installed package")
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"at most {high}"] if high is not None else []
         rows.append(

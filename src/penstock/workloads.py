@@ -100,7 +100,6 @@ class StandIns:
             schema=self.schema,
             instances=self.instances,
             tasks=self.tasks,
-            selectivity=selectivity,
             chained=False,
         )
 

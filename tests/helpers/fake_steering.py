@@ -13,14 +13,15 @@ from penstock.errors import PenstockError
 from penstock.monitor.history import HistoryQuery
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import AddMachine, Plan, SetInstances
-from penstock.strategies.scaling.registry import strategy as known_strategy
+from penstock.plugins import POLICIES, require
 
 Json = dict[str, Any]
 NEW = Slot("127.0.0.4", 0)
 PROPOSAL = Proposal(
     Plan((AddMachine(Machine("127.0.0.4", (NEW,))), SetInstances("split", {NEW: 1})), "stela: one new instance"),
-    "stela",
-    {"steps": [{"step": 1, "operator": "split", "to": NEW.name, "reason": "congested"}]},
+    ("one machine more was asked for",),
+    strategy="stela",
+    decision={"steps": [{"step": 1, "operator": "split", "to": NEW.name, "reason": "congested"}]},
 )
 
 
@@ -134,7 +135,7 @@ class FakeSteering:
         return operation.as_json()
 
     def scale_out(self, machines: int = 1, strategy: str | None = None, dry_run: bool = False) -> Json:
-        known_strategy(strategy or "stela")
+        require(POLICIES, strategy or "stela")
         return self._do("scale-out", dry_run, machines, strategy)
 
     def scale_in(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Cluster
-from penstock.strategies.mapping.round_robin import deal_tasks, round_robin
+from penstock.strategies.mapping.round_robin import round_robin
+from penstock.strategies.mapping.tasks import deal_tasks
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:

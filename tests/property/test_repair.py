@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.model import Cluster, Placement, Slot
-from penstock.plans.repair import follow_instances, repair
+from penstock.plans.repair import repair
+from penstock.strategies.mapping.tasks import follow_instances
 
 SLOTS = Cluster.of(["a", "b", "c"], 2).slots
 TASKS = 7

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.mapping.round_robin import deal
-from penstock.strategies.scaling.congestion import congested
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo
-from penstock.strategies.scaling.etp import etp, sink_units
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
-from penstock.strategies.scaling.projection import PaperProjection
-from penstock.strategies.scaling.reach import Reach
-from penstock.strategies.scaling.registry import STRATEGIES, strategy
-from penstock.strategies.scaling.rules import Rules
-from penstock.strategies.scaling.stela import instances_a_machine, scale_out
-from penstock.strategies.scaling.tasks import follow
+from penstock.strategies.mapping.tasks import follow
+from penstock.strategies.registry import STRATEGIES
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.congestion import congested
+from penstock.strategies.stela.etp import etp, sink_units
+from penstock.strategies.stela.projection import PaperProjection
+from penstock.strategies.stela.reach import Reach
+from penstock.strategies.stela.scale_out import instances_a_machine, scale_out
 
 rates = st.sampled_from([0.0, 1.0, 50.0, 100.0, 100.0, 130.0, 1000.0])
 
@@ -217,7 +217,7 @@ def test_scale_in_leaves_everything_placed_on_what_stays(name: str, situation, c
     load, before, cluster = situation
     if capacity is not None:
         capacity = max(capacity, *on_slots(before).values())
-    outcome = strategy(name).scale_in(load, before, cluster, count, Rules(slot_capacity=capacity))
+    outcome = STRATEGIES[name].scale_in(load, before, cluster, count, Rules(slot_capacity=capacity))
     if not isinstance(outcome, Decision):
         assert isinstance(outcome, DoesNotFit) and outcome.missing > 0
         assert capacity is not None or count >= len(cluster.machines)
@@ -232,7 +232,7 @@ def test_scale_in_leaves_everything_placed_on_what_stays(name: str, situation, c
 def test_baselines_move_and_never_add(name: str, situation, count: int) -> None:
     load, before, cluster = situation
     machines = new_machines(count, 2)
-    outcome = strategy(name).scale_out(load, before, cluster, machines)
+    outcome = STRATEGIES[name].scale_out(load, before, cluster, machines)
     if isinstance(outcome, NothingToDo):
         return
     assert isinstance(outcome, Decision)

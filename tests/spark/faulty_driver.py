@@ -72,7 +72,12 @@ class Chance:
         cluster = self.run.host.cluster
         if len(cluster.machines) < MOST_MACHINES and self.random.random() < 0.6:
             return plans.add_machines(self.run.host.provider.upcoming(1))
-        return plans.remove_any(self.run.placement, cluster, 1)
+        # The machine with the fewest instances and tasks: the least has to move.
+        held = self.run.placement.load()
+        for slots in self.run.placement.tasks.values():
+            held.update(slots)
+        least = min(cluster.machines, key=lambda one: (sum(held[slot] for slot in one.slots), one.name))
+        return plans.remove_machines(self.run.placement, cluster, [least.name])
 
 
 class Changing(threading.Thread):

@@ -1,50 +1,56 @@
-"""A controller's hands: it asks for what anybody could ask for, and waits in the same line."""
+"""A controller's hands: it looks at what anybody could look at, and what it asks for waits in the same line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from penstock.api.steering import Steering
-from penstock.autoscaler.goals import Goal, rules_for
-from penstock.autoscaler.guards import Situation, cooldown, not_while_paused, one_at_a_time, quota
+from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.guards import Guard, guards_for
 from penstock.autoscaler.loop import Controller
+from penstock.autoscaler.policy import Decided, Fate, View, policy
+from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time
 from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
-from penstock.monitor.snapshot import Snapshot
-from penstock.strategies.scaling.rules import Rules
 
 
 class SteeringHands:
-    """Implements `controller.loop.Hands`."""
+    """Implements `autoscaler.loop.Hands`."""
 
-    def __init__(self, run: Run, steering: Steering, strategy: str, alpha: float) -> None:
+    def __init__(self, run: Run, steering: Steering, goal: Goal, strategy: str) -> None:
         self._run = run
         self._steering = steering
+        self._goal = goal
         self._strategy = strategy
-        self._alpha = alpha
 
-    def snapshot(self) -> Snapshot:
-        return self._run.snapshot()
-
-    def situation(self) -> Situation:
+    def look(self, history: tuple[Decided, ...]) -> View:
         all_of_them = self._steering.operations.all()
-        under_way = next((one.action for one in all_of_them if not one.state.over), "")
-        ended = max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None)
-        return Situation(run_time(), ended, under_way, len(self._run.host.cluster.machines), self._run.paused)
+        return replace(
+            self._steering.view(),
+            goal=self._goal,
+            history=history,
+            now=run_time(),
+            under_way=next((one.action for one in all_of_them if not one.state.over), ""),
+            last_ended=max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None),
+            paused=self._run.paused,
+        )
 
-    def scale_out(self, machines: int) -> None:
-        self._steering.scale_out(machines, self._strategy, alpha=self._alpha)
+    def carry_out(self, proposal: Proposal) -> int:
+        return int(self._steering.carry_out(proposal)["id"])
 
-    def scale_in(self, machines: int) -> None:
-        self._steering.scale_in(machines, strategy=self._strategy)
+    def fate(self, operation: int) -> tuple[Fate, str]:
+        found = self._steering.operations.get(operation)
+        return Fate(str(found.state)), found.reason
 
     def tell(self, kind: EventKind, reason: str) -> None:
         self._run.happened(kind, reason, "controller", self._strategy)
 
 
-def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str) -> Controller:
-    """A controller with all guards. It decides only on a complete window, which starts anew with every change."""
-    settings = run.settings
-    guards = (not_while_paused, one_at_a_time, cooldown(settings.cooldown_seconds), quota(goal))
-    rules = rules_for(goal, Rules.of(settings))
-    hands = SteeringHands(run, steering, strategy, rules.alpha)
-    return Controller(goal, hands, guards, settings.sample_seconds, rules, settings.cooldown_seconds)
+def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str, guards: Sequence[Guard] = ()) -> Controller:
+    """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
+    starts anew with every change."""
+    hands = SteeringHands(run, steering, goal, strategy)
+    all_guards = [*guards_for(goal, run.settings), *guards]
+    return Controller(strategy, policy(strategy), hands, all_guards, run.settings.sample_seconds)

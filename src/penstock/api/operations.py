@@ -66,7 +66,7 @@ class Operation:
             "arguments": dict(self.arguments),
             "state": str(self.state),
             "step": step if self.state is State.RUNNING else "",
-            "reason": self._reason(),
+            "reason": self.reason,
             "asked_at": shown(self.asked_at),
             "began_at": None if self.began_at is None else shown(self.began_at),
             "ended_at": None if self.ended_at is None else shown(self.ended_at),
@@ -75,7 +75,8 @@ class Operation:
             "error": None if self.error is None else self.error.as_json(),
         }
 
-    def _reason(self) -> str:
+    @property
+    def reason(self) -> str:
         if self.error is not None:
             return f"{self.error.name}: {self.error.message}"
         if self.outcome is not None:

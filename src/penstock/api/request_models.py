@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from penstock.monitor.history import WITH_HISTORY
-from penstock.strategies.scaling.registry import STRATEGIES, strategy
+from penstock.plugins import POLICIES, names, require
 
 #: More than any cluster has: what is above it is a slip of the finger.
 MOST_MACHINES = 1000
@@ -29,7 +29,9 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 def _known(name: str | None) -> str | None:
     """Not left to those who carry it out: they may be busy, and would refuse it only when its turn comes."""
-    return None if name is None else strategy(name).name
+    if name is not None:
+        require(POLICIES, name)
+    return name
 
 
 #: An unknown one has an error of its own.
@@ -37,7 +39,7 @@ Strategy = Annotated[
     str | None,
     Field(
         description="A scaling strategy; by default the setting `strategy`.",
-        json_schema_extra={"enum": [*STRATEGIES, None]},
+        json_schema_extra={"enum": [*names(POLICIES), None]},
     ),
     AfterValidator(_known),
 ]

@@ -48,6 +48,8 @@ def placement_as_json(placement: Placement) -> dict[str, Any]:
 def proposal_as_json(proposal: Proposal) -> dict[str, Any]:
     return {
         "plan": plan_as_json(proposal.plan),
+        "reasons": list(proposal.reasons),
+        "predictions": [dataclasses.asdict(one) for one in proposal.predictions],
         "strategy": proposal.strategy or None,
         "decision": dict(proposal.decision) or None,
         "note": proposal.note,

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.api.decisions import Decisions
 from penstock.api.operations import Operation, Operations, State
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.api.status import status_of
-from penstock.autoscaler import proposals
 from penstock.autoscaler.effect import Measuring
+from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
-from penstock.autoscaler.proposals import Proposal
+from penstock.autoscaler.policy import View, view_of
+from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
 from penstock.clock import meant, shown, wall_time
 from penstock.cluster.model import Slot
 from penstock.engine.change.changes import Changes
@@ -27,9 +29,10 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import Plan
+from penstock.strategies.mapping import NoRoom
 from penstock.strategies.mapping.chains import why_apart
-from penstock.strategies.scaling.explain import view
-from penstock.strategies.scaling.rules import Rules
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela import explain
 from penstock.topology import render
 
 #: The most events in one answer, and the longest that a question may wait for one.
@@ -47,6 +50,7 @@ class Steering:
         self._request_stop = request_stop
         self._changes = Changes(run)
         self._measuring = Measuring(run)
+        self._decisions = Decisions(self.view, lambda: self._changes.planned)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
@@ -120,7 +124,7 @@ class Steering:
         of every stream, whether its ends run as one, or why they do not."""
         snapshot = self._run.snapshot()
         load = measured_load(snapshot, on_demand=True)
-        seen = view(load, snapshot.placement, snapshot.cluster, self._rules(alpha)).as_json()
+        seen = explain.view(load, snapshot.placement, snapshot.cluster, self._rules(alpha)).as_json()
         apart = why_apart(snapshot.definition, snapshot.placement, snapshot.chains)
         streams = [{"name": name, "chained": not why, "reason": why} for name, why in apart.items()]
         return {**seen, "streams": streams}
@@ -137,22 +141,11 @@ class Steering:
 
     # Actions
 
-    def scale_out(
-        self, machines: int = 1, strategy: str | None = None, dry_run: bool = False, alpha: float | None = None
-    ) -> Json:
-        """More machines, and on them what the strategy decides, by the alpha of the settings or another one."""
+    def scale_out(self, machines: int = 1, strategy: str | None = None, dry_run: bool = False) -> Json:
+        """More machines, and on them what the strategy decides."""
         _at_least_one("machines", machines)
         name = strategy or self._run.settings.strategy
-
-        def propose() -> Proposal:
-            provider, snapshot = self._run.host.provider, self._planned()
-            new = provider.upcoming(machines)
-            # Slots that wait for work are taken in as the new machines: they are not there a second time.
-            idle = provider.idle(set(snapshot.cluster.slots) - snapshot.placement.slots)
-            taken = idle[: sum(len(machine.slots) for machine in new)]
-            without = replace(snapshot, cluster=snapshot.cluster.without(taken))
-            return proposals.scale_out(without, new, name, self._rules(alpha))
-
+        propose = self._decisions.on_request(name, Grow(machines, ""))
         return self._do("scale-out", {"machines": machines, "strategy": name}, propose, dry_run)
 
     def scale_in(
@@ -166,15 +159,27 @@ class Steering:
         count = 1 if machines is None else machines
         _at_least_one("machines", count)
         name = strategy or self._run.settings.strategy
-        arguments: Json = {"names": list(names)} if names else {"machines": count, "strategy": name}
+        if not names:
+            propose = self._decisions.on_request(name, Shrink(count, ""))
+            return self._do("scale-in", {"machines": count, "strategy": name}, propose, dry_run)
 
-        def propose() -> Proposal:
+        def remove() -> Proposal:
             snapshot = self._planned()
-            if names:
-                return Proposal(plans.remove_machines(snapshot.placement, snapshot.cluster, list(dict.fromkeys(names))))
-            return proposals.scale_in(snapshot, count, name, self._rules())
+            return Proposal(plans.remove_machines(snapshot.placement, snapshot.cluster, list(dict.fromkeys(names))))
 
-        return self._do("scale-in", arguments, propose, dry_run)
+        return self._do("scale-in", {"names": list(names)}, remove, dry_run)
+
+    def carry_out(self, proposal: Proposal) -> Json:
+        """What a policy has decided: this plan and no other. It is refused if the placement that it was decided on is
+        not the one there is when its turn comes."""
+        count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
+        arguments: Json = {"machines": count} if count else {}
+        arguments |= {"strategy": proposal.strategy}
+        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), dry_run=False)
+
+    def view(self, request: Grow | Shrink | None = None) -> View:
+        """What a policy decides on, all of it on one snapshot."""
+        return view_of(self._planned(), self._run.settings, self._run.host.provider, request)
 
     def set_instances(
         self, operator: str, count: int | None = None, slots: Mapping[str, int] | None = None, dry_run: bool = False
@@ -185,12 +190,24 @@ class Steering:
             raise PenstockError("BAD_REQUEST", "give either a number or slots.", "One of them says where they are.")
 
         def propose() -> Proposal:
-            placement, cluster = self._run.placement, self._run.host.cluster
+            placement, cluster, settings = self._run.placement, self._run.host.cluster, self._run.settings
             if slots is not None:
                 wanted = {self._slot(name): number for name, number in slots.items()}
-            else:
-                wanted = plans.so_many_instances(placement, cluster, operator, count or 0)
-            return Proposal(plans.set_instances(placement, operator, wanted))
+                return Proposal(plans.set_instances(placement, operator, wanted))
+            plan = plans.so_many_instances(
+                self._run.definition,
+                placement,
+                cluster,
+                operator,
+                count or 0,
+                settings.mapping,
+                settings.slot_instances,
+            )
+            if isinstance(plan, NoRoom):
+                raise PenstockError(
+                    "SLOT_FULL", f"{settings.mapping}: {plan.reason}.", "Add machines, or ask for fewer."
+                )
+            return Proposal(plan)
 
         arguments: Json = {"operator": operator, "count": count, "slots": None if slots is None else dict(slots)}
         return self._do("set-instances", arguments, propose, dry_run)

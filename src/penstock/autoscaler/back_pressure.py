@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from penstock.strategies.scaling.load import Load
+from penstock.strategies.load import Load
 
 
 def without_back_pressure(load: Load, held_back: Collection[str]) -> Load:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.api.operations import Operation
+from penstock.autoscaler.measure import Measurement, measure
 from penstock.autoscaler.timeline import Timeline
 from penstock.clock import run_time, shown
 from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
-from penstock.strategies.scaling.measure import Measurement, measure
 
 #: The actions of which it is of interest.
 MEASURED = ("scale-out", "scale-in", "set-instances")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
-from penstock.strategies.scaling.congestion import congested
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import PAPER, Rules
+from penstock.strategies.load import Load
+from penstock.strategies.rules import PAPER, Rules
+from penstock.strategies.stela.congestion import congested
 
 #: A throughput that is this little below what is required counts as met: rates are measured, and fluctuate.
 TOLERANCE = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.autoscaler.back_pressure import without_back_pressure
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 #: What a snapshot calls itself where the whole of it is too young.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from penstock.strategies.scaling.measure import Sample
+from penstock.autoscaler.measure import Sample
 
 #: Batches of a sink that are remembered: at one a second, an hour.
 KEPT = 3600

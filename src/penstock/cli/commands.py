@@ -177,7 +177,7 @@ def settings_command(as_json: bool) -> Outcome:
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:
-    from penstock.strategies.scaling.registry import strategy as known_strategy
+    from penstock import plugins
 
     values: dict[str, Any] = dict(_pairs("--set", assignments))
     if cores is not None:
@@ -185,7 +185,8 @@ def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | N
     if strategy is not None:
         values["strategy"] = strategy
     settings = Settings.of(values)
-    known_strategy(settings.strategy)
+    for group, name in ((plugins.POLICIES, settings.strategy), (plugins.MAPPINGS, settings.mapping)):
+        plugins.find(group, name)  # one that cannot be loaded is refused before anything is started
     return settings
 
 

@@ -6,7 +6,7 @@ Applying a plan twice is applying it once: every action says how things are to b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
@@ -83,8 +83,6 @@ class Plan:
 
     actions: tuple[Action, ...]
     reason: str = ""
-    #: What is expected of it, in words and numbers, for those who decide by it.
-    predicted: Mapping[str, float] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.actions)

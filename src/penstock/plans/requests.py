@@ -1,18 +1,16 @@
-"""Plans for what a person asks for by name. Pure functions from what there is to what is to change.
-
-To remove machines without naming them, a chooser picks them: any function from placement, cluster and number to names.
-"""
+"""Plans for what a person asks for by name. Pure functions from what there is to what is to change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.errors import PenstockError
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks, diff
-from penstock.plans.repair import follow_instances, repair
-
-MachineChooser = Callable[[Placement, Cluster, int], Sequence[str]]
+from penstock.plans.repair import repair
+from penstock.strategies.mapping import NoRoom, Wanted, place
+from penstock.strategies.mapping.tasks import follow_instances
+from penstock.topology.definition import TopologyDefinition
 
 
 def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]) -> Plan:
@@ -25,22 +23,26 @@ def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]
     return Plan(tuple(actions), f"{operator} was to have other instances")
 
 
-def so_many_instances(placement: Placement, cluster: Cluster, operator: str, count: int) -> dict[Slot, int]:
-    """Where an operator's instances are if it has so many: those it has stay and new ones go to the least loaded slots;
-    if there are too many, those on the most loaded slots go."""
-    slots = dict(placement.of(operator))
-    load = placement.load()
-    while sum(slots.values()) < count:
-        slot = min(cluster.slots, key=lambda one: (load[one], slots.get(one, 0), one))
-        slots[slot] = slots.get(slot, 0) + 1
-        load[slot] += 1
-    while sum(slots.values()) > max(count, 0):
-        slot = max(slots, key=lambda one: (load[one], slots[one], one))
-        slots[slot] -= 1
-        load[slot] -= 1
-        if not slots[slot]:
-            del slots[slot]
-    return slots
+def so_many_instances(
+    definition: TopologyDefinition,
+    placement: Placement,
+    cluster: Cluster,
+    operator: str,
+    count: int,
+    mapping: str = "round_robin",
+    slot_instances: int | None = None,
+) -> Plan | NoRoom:
+    """An operator with so many instances: the mapping says where. A number that makes no sense is left to the check of
+    the plan."""
+    if count < 1:
+        return set_instances(placement, operator, {})
+    wanted = Wanted.as_now(definition, cluster, placement)
+    instances = {**wanted.instances, operator: count}
+    answer = place(mapping, replace(wanted, instances=instances, slot_instances=slot_instances))
+    if isinstance(answer, NoRoom):
+        return answer
+    actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)
+    return Plan(actions, f"{operator} was to have {count} instances")
 
 
 def move_tasks(operator: str, slots: Mapping[int, Slot]) -> Plan:
@@ -64,23 +66,3 @@ def remove_machines(placement: Placement, cluster: Cluster, names: Collection[st
     left = cluster.minus(names)
     moves = diff(placement, repair(placement, left.slots))
     return Plan((*moves, *(RemoveMachine(name) for name in names)), "machines were to be removed")
-
-
-def fewest_instances(placement: Placement, cluster: Cluster, count: int) -> list[str]:
-    """A chooser: the machines with the fewest instances and tasks, so that the least has to move."""
-    load = placement.load()
-    for slots in placement.tasks.values():
-        load.update(slots)
-    held = {machine.name: sum(load[slot] for slot in machine.slots) for machine in cluster.machines}
-    return sorted(held, key=lambda name: (held[name], name))[:count]
-
-
-def remove_any(placement: Placement, cluster: Cluster, count: int, choose: MachineChooser = fewest_instances) -> Plan:
-    """So many machines, whichever the chooser picks."""
-    if not 1 <= count < len(cluster.machines):
-        raise PenstockError(
-            "LAST_MACHINE",
-            f"{count} of {len(cluster.machines)} machines cannot be removed.",
-            "Remove at least one, and leave at least one.",
-        )
-    return remove_machines(placement, cluster, choose(placement, cluster, count))

@@ -2,7 +2,7 @@
 
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import frames_taken
-from penstock.topology.declare import Input, Output, Selectivity, Topology
+from penstock.topology.declare import Input, Output, Topology
 from penstock.topology.definition import (
     DEAD_LETTER,
     DEAD_LETTER_SCHEMA,
@@ -41,7 +41,6 @@ __all__ = [
     "Operator",
     "Output",
     "Schema",
-    "Selectivity",
     "Shuffle",
     "Sink",
     "SinkSpec",

@@ -71,7 +71,6 @@ class Output:
 
 #: An input is a handle, or just the name of an operator (which may be declared further down).
 Input = Output | str
-Selectivity = float | Mapping[str, float]
 
 
 class Topology:
@@ -125,7 +124,6 @@ class Topology:
         instances: int = 1,
         min_instances: int = 1,
         tasks: int = DEFAULT_TASKS,
-        selectivity: Selectivity | None = None,
         on_error: str = OnError.FAIL,
         chained: bool = True,
         gather: bool = False,
@@ -143,7 +141,6 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
-            selectivity=_selectivity(name, selectivity, declared, where),
             on_error=policy,
             chained=chained,
             gathers=gather,
@@ -151,7 +148,7 @@ class Topology:
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
 
-    def map_dataframe(  # noqa: PLR0913
+    def map_dataframe(
         self,
         name: str,
         function: Callable[..., Any],
@@ -162,7 +159,6 @@ class Topology:
         instances: int = 1,
         min_instances: int = 1,
         tasks: int = DEFAULT_TASKS,
-        selectivity: Selectivity | None = None,
     ) -> Output:
         """A stateless operator over a DataFrame function: DataFrame -> DataFrame.
 
@@ -178,7 +174,6 @@ class Topology:
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
-            selectivity=_selectivity(name, selectivity, declared, where),
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
@@ -197,7 +192,6 @@ class Topology:
         min_instances: int = 1,
         output_mode: str = "update",
         takes_updates: bool = False,
-        selectivity: Selectivity | None = None,
     ) -> Output:
         """A stateful operator: a DataFrame function over Spark's stateful operators (aggregations, windows,
         deduplication, stream-stream joins, transformWithState). It takes one DataFrame with all inputs
@@ -218,7 +212,6 @@ class Topology:
             min_instances=min_instances,
             output_mode=output_mode,
             takes_updates=takes_updates,
-            selectivity=_selectivity(name, selectivity, declared, where),
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
@@ -375,20 +368,3 @@ def _with_dead_letter(outputs: dict[str, pa.Schema], policy: OnError) -> dict[st
     # An output of that name that the user declared is kept here, for the validation to refuse.
     reserved = {DEAD_LETTER: outputs.get(DEAD_LETTER, DEAD_LETTER_SCHEMA)}
     return outputs | reserved if policy is OnError.DEAD_LETTER else outputs
-
-
-def _selectivity(
-    name: str, selectivity: Selectivity | None, declared: Mapping[str, pa.Schema], where: Location
-) -> Mapping[str, float]:
-    if selectivity is None:
-        return {}
-    if isinstance(selectivity, Mapping):
-        return selectivity
-    if len(declared) > 1:
-        raise PenstockError(
-            "BAD_SELECTIVITY",
-            f'"{name}" has one selectivity but the outputs {", ".join(declared)}.',
-            "Give a number for each of them by name, as a dict.",
-            where,
-        )
-    return dict.fromkeys(declared, selectivity)

@@ -110,8 +110,6 @@ class Operator:
     outputs: Mapping[str, pa.Schema]
     instances: int = 1
     min_instances: int = 1
-    #: Rows out per row in, by output; an output that is missing here is measured.
-    selectivity: Mapping[str, float] = field(default_factory=dict)
     on_error: OnError = OnError.FAIL
     #: Whether it may run in one bundle with its neighbours.
     chained: bool = True
@@ -119,7 +117,6 @@ class Operator:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
-        object.__setattr__(self, "selectivity", MappingProxyType(dict(self.selectivity)))
 
     @property
     def kind(self) -> str:

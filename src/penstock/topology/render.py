@@ -112,7 +112,6 @@ def _operator_json(operator: Operator) -> dict[str, Any]:
         "instances": operator.instances,
         "min_instances": operator.min_instances,
         "outputs": {output: schema_text(schema) for output, schema in operator.outputs.items()},
-        "selectivity": dict(operator.selectivity),
         "on_error": operator.on_error.value,
         "where": _where_json(operator.where),
     }

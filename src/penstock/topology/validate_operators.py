@@ -33,7 +33,6 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
     """Everything but the function."""
     _check_numbers(operator)
     _check_columns(operator)
-    _check_selectivity(operator)
     _check_weight(operator)
     _check_on_error(operator)
     _check_flags(operator)
@@ -115,24 +114,6 @@ def _check_instances_fit_tasks(operator: Keyed | Map) -> None:
             "Raise tasks (the most instances it can ever use), or lower instances.",
             operator.where,
         )
-
-
-def _check_selectivity(operator: Operator) -> None:
-    for output, number in operator.selectivity.items():
-        if output not in operator.outputs:
-            raise PenstockError(
-                "BAD_SELECTIVITY",
-                f'"{operator.name}" declares a selectivity for "{output}", which is not one of its outputs.',
-                f"It has: {', '.join(operator.outputs)}.",
-                operator.where,
-            )
-        if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number) or number < 0:
-            raise PenstockError(
-                "BAD_SELECTIVITY",
-                f'"{operator.name}" has the selectivity {number!r} for its output "{output}".',
-                "Give the rows out per row in, a number of at least 0, or leave it out to have it measured.",
-                operator.where,
-            )
 
 
 def _check_weight(operator: Operator) -> None:

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from penstock.autoscaler.back_pressure import without_back_pressure
-from penstock.strategies.scaling.congestion import congested
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
-from penstock.strategies.scaling.rules import PAPER
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
+from penstock.strategies.rules import PAPER
+from penstock.strategies.stela.congestion import congested
 
 
 def chain(*operators: OperatorLoad) -> Load:

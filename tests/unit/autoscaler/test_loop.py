@@ -8,16 +8,27 @@ import pytest
 from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.autoscaler.goals import Goal, Grow, Shrink, Stay, require_machines, rules_for, wish
-from penstock.autoscaler.guards import Situation, cooldown, first_veto, not_while_paused, one_at_a_time, quota
+from penstock.autoscaler.guards import (
+    Cooldown,
+    Quota,
+    RefusedLately,
+    Regret,
+    first_veto,
+    guards_for,
+    not_while_paused,
+    one_at_a_time,
+)
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.measured_load import measured_load
-from penstock.cluster.model import Cluster
+from penstock.autoscaler.policy import Decided, Fate, View, policy, view_of
+from penstock.autoscaler.proposals import Proposal
+from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
-from penstock.strategies.scaling.rules import PAPER
-
-CALM = Situation(1000.0, None, "", 2)
+from penstock.plans.plan import AddMachine, Plan, RemoveMachine
+from penstock.settings import Settings
+from penstock.strategies.rules import PAPER
 
 
 def snapshot(done: float = 100.0, *gaps: Gap, cpu: float | None = 0.1, machines: Cluster = CLUSTER) -> Snapshot:
@@ -99,17 +110,56 @@ def test_goals_that_make_no_sense(wrong: dict[str, float]) -> None:
 # Guards
 
 
+class Supply:
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return Cluster.of(["c", "d", "e"][:count], 2, cores=2).machines
+
+    def idle(self, unused: object) -> tuple[Slot, ...]:
+        return ()
+
+
+MORE = Proposal(Plan((AddMachine(Supply().upcoming(1)[0]),)))
+FEWER = Proposal(Plan((RemoveMachine("a"),)))
+
+
+def calm() -> View:
+    return replace(view_of(snapshot(done=50.0), Settings(), Supply()), now=1000.0)
+
+
 def test_guards_say_why() -> None:
-    guards = (one_at_a_time, cooldown(60), quota(Goal(machines_max=2)))
-    grow = Grow(1, "")
-    assert first_veto(guards, grow, CALM) == "2 machines are there, and 2 are the most"
-    assert first_veto(guards, Shrink(1, ""), CALM) == ""
-    assert first_veto(guards, grow, replace(CALM, machines=1)) == ""
-    assert first_veto(guards, grow, replace(CALM, under_way="scale-in")) == "scale-in is under way"
-    assert first_veto(guards, grow, replace(CALM, last_ended=990.0)) == "cooling down for another 50 s"
-    assert first_veto(guards, Shrink(1, ""), replace(CALM, last_ended=940.0)) == ""
-    assert not_while_paused(grow, CALM) == ""
-    assert not_while_paused(grow, replace(CALM, paused=True)) == "the sources are paused"
+    view = calm()
+    guards = (one_at_a_time, Cooldown(60), Quota(2))
+    assert first_veto(guards, MORE, view) == "2 machines are there, and 2 are the most"
+    assert first_veto(guards, FEWER, view) == ""
+    assert first_veto((Quota(3), Quota(None)), MORE, view) == ""
+    assert first_veto(guards, FEWER, replace(view, under_way="scale-in")) == "scale-in is under way"
+    assert first_veto(guards, FEWER, replace(view, last_ended=990.0)) == "cooling down for another 50 s"
+    assert first_veto(guards, FEWER, replace(view, last_ended=940.0)) == ""
+    assert not_while_paused(MORE, view) == ""
+    assert not_while_paused(MORE, replace(view, paused=True)) == "the sources are paused"
+
+
+def test_guards_know_what_was_decided_before() -> None:
+    refused = Decided(950.0, MORE, Fate.REFUSED)
+    view = replace(calm(), history=(refused,))
+    assert RefusedLately(60)(MORE, view) == "it was refused a moment ago"
+    assert RefusedLately(40)(MORE, view) == ""
+    missed = replace(view, history=(Decided(900.0, FEWER, Fate.DONE), Decided(950.0, MORE, Fate.DONE)))
+    assert Regret(60)(FEWER, missed)
+    assert Regret(60)(MORE, missed) == ""
+    assert Regret(60)(FEWER, replace(missed, history=(Decided(900.0, FEWER, Fate.DONE), refused))) == ""
+
+
+def test_the_guards_can_be_read() -> None:
+    names = [getattr(guard, "__name__", repr(guard)) for guard in guards_for(Goal(machines_max=3), Settings())]
+    assert names == [
+        "not_while_paused",
+        "one_at_a_time",
+        "Cooldown(seconds=120.0)",
+        "Quota(machines_max=3)",
+        "RefusedLately(seconds=120.0)",
+        "Regret(seconds=120.0)",
+    ]
 
 
 # The loop
@@ -120,24 +170,39 @@ class Hands:
 
     def __init__(self) -> None:
         self.found = snapshot(done=50.0)
-        self.now = CALM
+        self.goal = Goal(throughput=300.0)
+        self.now = 1000.0
+        self.last_ended: float | None = None
         self.asked: list[tuple[str, int]] = []
+        self.proposals: list[Proposal] = []
         self.told: list[tuple[EventKind, str]] = []
         self.refuse: PenstockError | None = None
+        self.looks = 0
+        self.histories: list[tuple[Decided, ...]] = []
+        self.fates: dict[int, tuple[Fate, str]] = {}
 
     def snapshot(self) -> Snapshot:
         return self.found
 
-    def situation(self) -> Situation:
-        return self.now
+    def look(self, history: tuple[Decided, ...]) -> View:
+        self.looks += 1
+        self.histories.append(history)
+        seen = view_of(self.snapshot(), Settings(), Supply())
+        return replace(seen, goal=self.goal, history=history, now=self.now, last_ended=self.last_ended)
 
-    def scale_out(self, machines: int) -> None:
+    def carry_out(self, proposal: Proposal) -> int:
         if self.refuse is not None:
             raise self.refuse
-        self.asked.append(("out", machines))
+        kinds = [type(action) for action in proposal.plan.actions]
+        if AddMachine in kinds:
+            self.asked.append(("out", kinds.count(AddMachine)))
+        else:
+            self.asked.append(("in", kinds.count(RemoveMachine)))
+        self.proposals.append(proposal)
+        return len(self.proposals)
 
-    def scale_in(self, machines: int) -> None:
-        self.asked.append(("in", machines))
+    def fate(self, operation: int) -> tuple[Fate, str]:
+        return self.fates.get(operation, (Fate.DONE, ""))
 
     def tell(self, kind: EventKind, reason: str) -> None:
         self.told.append((kind, reason))
@@ -148,9 +213,9 @@ def hands() -> Hands:
     return Hands()
 
 
-def controller(hands: Hands, goal: Goal | None = None) -> Controller:
-    guards = (one_at_a_time, cooldown(60))
-    return Controller(goal or Goal(throughput=300.0), hands, guards, every=0.01, retry_seconds=100.0)
+def controller(hands: Hands) -> Controller:
+    guards = (one_at_a_time, Cooldown(60), RefusedLately(100.0), Regret(100.0))
+    return Controller("stela", policy("stela"), hands, guards, every=0.01)
 
 
 def test_it_asks_for_what_the_goal_wants_and_says_why(hands: Hands) -> None:
@@ -161,16 +226,52 @@ def test_it_asks_for_what_the_goal_wants_and_says_why(hands: Hands) -> None:
     assert reason.startswith("1 machine more: 150 rows/s are below the 300")
 
 
+def test_one_decision_is_made_on_one_look(hands: Hands) -> None:
+    controller(hands).step()
+    assert hands.looks == 1
+    [proposal] = hands.proposals
+    assert proposal.before == PLACEMENT
+    assert proposal.strategy == "stela"
+
+
 def test_it_gives_machines_back(hands: Hands) -> None:
     hands.found = snapshot()
     controller(hands).step()
     assert hands.asked == [("in", 1)]
 
 
+def test_the_policy_sees_what_became_of_its_decisions(hands: Hands) -> None:
+    loop = controller(hands)
+    hands.fates[1] = (Fate.RUNNING, "")
+    loop.step()
+    hands.last_ended = hands.now  # so that nothing more is asked for
+    loop.step()
+    hands.fates[1] = (Fate.ROLLED_BACK, "NOT_OBSERVED: it was not seen in time.")
+    loop.step()
+    loop.step()
+    assert [[one.fate for one in seen] for seen in hands.histories] == [
+        [],
+        [Fate.RUNNING],
+        [Fate.ROLLED_BACK],
+        [Fate.ROLLED_BACK],
+    ]
+    [decided] = hands.histories[-1]
+    assert (decided.at, decided.operation) == (1000.0, 1)
+    assert decided.reason.startswith("NOT_OBSERVED")
+
+
+def test_a_guard_of_one_s_own(hands: Hands) -> None:
+    loop = controller(hands)
+    loop.guards.append(lambda proposal, view: "it is night")
+    loop.step()
+    assert hands.asked == []
+    assert hands.told == [(EventKind.VETO, "1 machine more is not done now: it is night")]
+
+
 def test_a_veto_is_told_once(hands: Hands) -> None:
     loop = controller(hands)
     for second in range(3):
-        hands.now = replace(CALM, last_ended=CALM.now - second)
+        hands.last_ended = hands.now - second
         loop.step()
     assert hands.asked == []
     assert [kind for kind, _ in hands.told] == [EventKind.VETO], "that only the seconds differ is no news"
@@ -190,10 +291,10 @@ def test_a_refusal_is_a_veto_and_it_goes_on(hands: Hands) -> None:
     loop.step()
     assert hands.told[-1] == (EventKind.VETO, "FIXED_MACHINES: there are none to be had.")
     hands.refuse = None
-    hands.now = replace(CALM, now=CALM.now + 99)
+    hands.now += 99
     loop.step()
     assert hands.asked == [], "it is not asked for again and again"
-    hands.now = replace(CALM, now=CALM.now + 101)
+    hands.now += 2
     loop.step()
     assert hands.asked == [("out", 1)]
 
@@ -203,7 +304,7 @@ def test_a_machine_that_was_missed_is_not_given_back_so_soon_again(hands: Hands)
     enough, missing = snapshot(cpu=0.1), snapshot(done=50.0)
 
     def at(second: float, found: Snapshot) -> list[tuple[str, int]]:
-        hands.now, hands.found, hands.asked = replace(CALM, now=CALM.now + second), found, []
+        hands.now, hands.found, hands.asked = 1000.0 + second, found, []
         loop.step()
         return hands.asked
 

@@ -65,7 +65,6 @@ MISTAKES = {
     "FUNCTION_SCHEMA": START + LINES + 't.map("m", same, inputs=s, schema="word string") #!\n' + OUT,
     "BAD_GROUPING": START + LINES + f't.keyed("m", frame, inputs=s.broadcast(), key="sentence", {SCHEMA}) #!\n' + OUT,
     "BAD_CHAINING": START + LINES + f't.map("m", same, inputs=s, {SCHEMA}, chained="no") #!\n' + OUT,
-    "BAD_SELECTIVITY": START + LINES + f't.map("m", same, inputs=s, {SCHEMA}, selectivity=-1) #!\n' + OUT,
     "BAD_ON_ERROR": START + LINES + f't.map("m", same, inputs=s, {SCHEMA}, on_error="shrug") #!\n' + OUT,
     "BAD_OUTPUT_MODE": START
     + LINES

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from monitor_fakes import A0, A1, B0, B1, DEFINITION
+from monitor_fakes import CLUSTER as FOUR_SLOTS
+from monitor_fakes import PLACEMENT as FOUR
 
-from penstock import PenstockError
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.plans import requests as plans
-from penstock.plans.plan import AddMachine, MoveTask, RemoveMachine, SetInstances, apply
+from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, apply
 
 CLUSTER = Cluster.of(["a", "b", "c"], 1)
 A, B, C = CLUSTER.slots
@@ -20,27 +21,30 @@ def test_tasks_follow_the_instances_of_a_keyed_operator() -> None:
     assert plans.set_instances(PLACEMENT, "m", {C: 2}).actions == (SetInstances("m", {C: 2}),)
 
 
+def test_so_many_instances_keep_those_there_are() -> None:
+    def resized(operator: str, count: int) -> dict[Slot, int]:
+        plan = plans.so_many_instances(DEFINITION, FOUR, FOUR_SLOTS, operator, count)
+        assert isinstance(plan, Plan)
+        [action] = plan.actions
+        assert isinstance(action, SetInstances)
+        return dict(action.slots)
+
+    more = resized("work", 5)
+    assert sum(more.values()) == 5
+    assert more[A1] >= 1
+    assert more[B0] >= 2
+    assert resized("work", 1) == {A1: 1}, "the most loaded slot loses first"
+    assert resized("work", 3) == {A1: 1, B0: 2}
+    assert resized("rows", 2) in ({A0: 1, A1: 1}, {A0: 1, B1: 1}, {A0: 2})
+    assert resized("rows", 0) == {}, "which the check of the plan refuses"
+
+
 def test_a_machine_leaves_with_nothing_on_it() -> None:
     plan = plans.remove_machines(PLACEMENT, CLUSTER, ["c"])
     assert plan.actions[-1] == RemoveMachine("c")
     after = apply(PLACEMENT, plan.actions)
     assert after.slots == {A, B}
     assert {name: after.total(name) for name in ("m", "k")} == {"m": 2, "k": 2}
-
-
-def test_the_machine_with_the_least_on_it_is_chosen() -> None:
-    assert plans.fewest_instances(PLACEMENT, CLUSTER, 2) == ["b", "c"]
-    plan = plans.remove_any(PLACEMENT, CLUSTER, 1)
-    assert plan.actions[-1] == RemoveMachine("b")
-    chosen = plans.remove_any(PLACEMENT, CLUSTER, 1, lambda placement, cluster, count: ["a"])
-    assert chosen.actions[-1] == RemoveMachine("a")
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_at_least_one_goes_and_one_stays(count: int) -> None:
-    with pytest.raises(PenstockError) as caught:
-        plans.remove_any(PLACEMENT, CLUSTER, count)
-    assert caught.value.name == "LAST_MACHINE"
 
 
 def test_machines_are_added_and_tasks_are_moved_by_name() -> None:

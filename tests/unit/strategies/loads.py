@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.mapping.round_robin import deal
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
 
 
 def load(streams: str, processing: Mapping[str, float], **changes: Mapping[str, float]) -> Load:

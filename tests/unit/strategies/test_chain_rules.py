@@ -7,6 +7,7 @@ import pytest
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.strategies.mapping import Wanted
 from penstock.strategies.mapping.chained import chained_round_robin
 from penstock.strategies.mapping.chains import as_one, chains_of, why_apart
 from penstock.topology.definition import TopologyDefinition
@@ -127,13 +128,13 @@ def test_of_several_outputs_one_goes_on() -> None:
 
 def test_by_default_operators_that_can_run_as_one_share_their_slots() -> None:
     definition = in_a_row()
-    placement = chained_round_robin(definition, Cluster.of(["a", "b"], slots=2))
+    placement = chained_round_robin(Wanted.at_start(definition, Cluster.of(["a", "b"], slots=2)))
     assert chains_of(definition, placement) == (("rows", "one", "two", "out"),)
 
 
 def test_by_default_those_that_cannot_are_dealt_on() -> None:
     definition = in_a_row(instances=2)
-    placement = chained_round_robin(definition, Cluster.of(["a", "b"], slots=1))
+    placement = chained_round_robin(Wanted.at_start(definition, Cluster.of(["a", "b"], slots=1)))
     a, b = Slot("a", 0), Slot("b", 0)
     assert {name: dict(slots) for name, slots in placement.instances.items()} == {
         "rows": {a: 1},
@@ -151,7 +152,7 @@ def test_by_default_only_one_of_two_outputs_is_taken_along() -> None:
     for side in ("left", "right"):
         topology.sink(side, sinks.noop(), inputs=both[side])
     definition = topology.definition()
-    placement = chained_round_robin(definition, Cluster.of(["a", "b"], slots=1))
+    placement = chained_round_robin(Wanted.at_start(definition, Cluster.of(["a", "b"], slots=1)))
     assert placement.of("left") == placement.of("rows")
     assert placement.of("right") == {Slot("b", 0): 1}
 
@@ -159,6 +160,6 @@ def test_by_default_only_one_of_two_outputs_is_taken_along() -> None:
 def test_by_default_one_that_is_declared_apart_is_dealt_on() -> None:
     definition = in_a_row(chained=False)
     cluster = Cluster.of(["a", "b"], slots=2)
-    chained = chained_round_robin(definition, cluster)
+    chained = chained_round_robin(Wanted.at_start(definition, cluster))
     assert chained.of("one") == chained.of("rows")
     assert chained.of("two") != chained.of("one")

@@ -8,10 +8,10 @@ import pytest
 from loads import FIGURE_2, load
 
 from penstock import PenstockError
-from penstock.strategies.scaling.congestion import congested, ratio
-from penstock.strategies.scaling.etp import etp
-from penstock.strategies.scaling.load import Load
-from penstock.strategies.scaling.rules import Rules
+from penstock.strategies.load import Load, ratio
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.congestion import congested
+from penstock.strategies.stela.etp import etp
 
 
 def shares(one: Load, alpha: float = 1.2) -> dict[str, float]:

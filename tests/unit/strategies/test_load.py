@@ -6,7 +6,7 @@ import pytest
 from loads import load
 
 from penstock import PenstockError
-from penstock.strategies.scaling.load import Load, OperatorLoad, StreamLoad
+from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 
 
 def test_inputs_are_what_parents_emit_and_what_the_outside_offers() -> None:

@@ -7,10 +7,10 @@ from loads import CLUSTER, FIGURE_2, load, machine, placed
 
 from penstock import PenstockError
 from penstock.cluster.model import Cluster, Placement
-from penstock.strategies.scaling.decision import Decision, DoesNotFit, NothingToDo
-from penstock.strategies.scaling.rules import Rules
-from penstock.strategies.scaling.stela import instances_a_machine, scale_out, scale_out_by_capacity
-from penstock.strategies.scaling.stela_in import etp_of, etp_sum, scale_in
+from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
+from penstock.strategies.rules import Rules
+from penstock.strategies.stela.scale_in import etp_of, etp_sum, scale_in
+from penstock.strategies.stela.scale_out import instances_a_machine, scale_out, scale_out_by_capacity
 
 
 def operators(decision: object) -> list[str]:

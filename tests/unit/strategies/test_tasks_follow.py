@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cluster.model import Cluster
-from penstock.strategies.scaling.tasks import follow
+from penstock.strategies.mapping.tasks import follow
 
 A, B, C = Cluster.of("abc", 1).slots
 

@@ -29,7 +29,7 @@ def join(orders, users):
 def word_count():
     topology = Topology("word-count")
     lines = topology.source("lines", rows("line string"))
-    words = topology.map("split", same, inputs=[lines], schema="line string", instances=2, selectivity=7)
+    words = topology.map("split", same, inputs=[lines], schema="line string", instances=2)
     counts = topology.keyed("count", same, inputs=[words], key="line", schema="line string, n long", tasks=16)
     topology.sink("out", FakeSink("console"), inputs=[counts])
     return topology
@@ -48,7 +48,6 @@ def orders():
         outputs={"good": schema, "fraud": schema},
         instances=4,
         min_instances=2,
-        selectivity={"good": 0.9, "fraud": 0.1},
         on_error="dead_letter",
     )
     known = topology.keyed(

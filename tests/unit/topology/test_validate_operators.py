@@ -95,17 +95,6 @@ def test_a_map_over_a_shuffled_stream_needs_no_tasks():
     assert topology.definition().operator("split").instances == 9
 
 
-@pytest.mark.parametrize("selectivity", [-0.1, float("nan"), float("inf"), "2", True, {"out": -1}, {"other": 1}])
-def test_bad_selectivity(selectivity):
-    def declare():
-        topology, lines = one_source()
-        split = topology.map("split", same, inputs=[lines], schema=WORDS, selectivity=selectivity)  # <- here
-        topology.sink("out", FakeSink(), inputs=[split])
-        topology.definition()
-
-    expect("BAD_SELECTIVITY", declare)
-
-
 @pytest.mark.parametrize("flags", [{"chained": "no"}, {"chained": 0}, {"gather": None}])
 def test_flags_are_yes_or_no(flags):
     def declare():
@@ -125,22 +114,6 @@ def test_bad_weight_of_a_sink(weight):
         topology.definition()
 
     expect("BAD_SINK", declare)
-
-
-def test_one_selectivity_for_several_outputs():
-    def declare():
-        topology, lines = one_source()
-        outputs = {"good": WORDS, "late": WORDS}
-        topology.map("split", same, inputs=[lines], outputs=outputs, selectivity=2)  # <- here
-
-    expect("BAD_SELECTIVITY", declare)
-
-
-def test_one_selectivity_for_the_only_output():
-    topology, lines = one_source()
-    split = topology.map("split", same, inputs=[lines], outputs={"good": WORDS}, selectivity=2)
-    topology.sink("out", FakeSink(), inputs=[split])
-    assert topology.definition().operator("split").selectivity == {"good": 2}
 
 
 def test_unknown_policy():

@@ -42,7 +42,7 @@ from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
-from penstock.strategies.mapping.chained import dealt
+from penstock.strategies import mapping
 from penstock.topology.definition import Keyed, Source, TopologyDefinition
 
 POLL = 0.05
@@ -92,12 +92,16 @@ class Run:
 
     def _dealt(self) -> Placement:
         """Where everything starts when nobody said where, now or in an earlier run."""
-        return dealt(self.definition, self.host.cluster, self.settings.chaining == "on")
+        return self._mapped(self.settings.chaining == "on")
+
+    def _mapped(self, chains: bool) -> Placement:
+        wanted = mapping.Wanted.at_start(self.definition, self.host.cluster, self.settings.slot_instances, chains)
+        return mapping.start(self.settings.mapping, wanted)
 
     def _recorded_placement(self, catalog: Catalog) -> Placement | None:
         """Of an earlier run; None if it is where that one started, and chains are on now that were off or off now."""
         again = arrangement.recorded(catalog, self.definition, self.host.cluster)
-        otherwise = dealt(self.definition, self.host.cluster, self.settings.chaining != "on")
+        otherwise = self._mapped(self.settings.chaining != "on")
         return None if again == otherwise else again
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Placement
 from penstock.errors import PenstockError
-from penstock.strategies.mapping.round_robin import deal_tasks
+from penstock.strategies.mapping.tasks import deal_tasks
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 _TASKS = "tasks"
@@ -46,7 +46,7 @@ def check_repartition(definition: TopologyDefinition, operator: str, tasks: int,
 
 
 def dealt_anew(placement: Placement, operator: str, tasks: int) -> Placement:
-    """So many tasks of an operator on the slots where its instances are."""
+    """So many tasks of an operator on the slots where its instances are. No mapping is asked: the instances stay."""
     return Placement(placement.instances, {**placement.tasks, operator: deal_tasks(tasks, placement.of(operator))})
 
 

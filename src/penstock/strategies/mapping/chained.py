@@ -7,25 +7,36 @@ instances, not another slot for its neighbour.
 
 from __future__ import annotations
 
-from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.model import Placement
 from penstock.strategies.mapping.chains import candidates
-from penstock.strategies.mapping.round_robin import deal, deal_tasks, round_robin
-from penstock.topology.definition import Keyed, TopologyDefinition
+from penstock.strategies.mapping.door import NoRoom, Wanted
+from penstock.strategies.mapping.keeping import keeping
+from penstock.strategies.mapping.round_robin import deal
+from penstock.strategies.mapping.tasks import deal_tasks
 
 
-def dealt(definition: TopologyDefinition, cluster: Cluster, chained: bool) -> Placement:
-    """Where a topology starts, with chains or without."""
-    return (chained_round_robin if chained else round_robin)(definition, cluster)
+class Chained:
+    """The mapping `chained`. Where chains are off it is round robin; later, what is there stays."""
+
+    def place(self, wanted: Wanted) -> Placement | NoRoom:
+        if wanted.before is not None:
+            return keeping(wanted, wanted.before)
+        if not wanted.chains:
+            return deal(wanted.instances, wanted.tasks, wanted.cluster)
+        return chained_round_robin(wanted)
 
 
-def chained_round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
-    before = {stream.consumer: stream.producer for stream in candidates(definition)}
-    firsts = {operator.name: operator.instances for operator in definition.operators if operator.name not in before}
-    places = deal(firsts, {}, cluster).instances
+def chained_round_robin(wanted: Wanted) -> Placement:
+    before = {
+        stream.consumer: stream.producer
+        for stream in candidates(wanted.definition)
+        if wanted.instances[stream.consumer] == wanted.instances[stream.producer]
+    }
+    firsts = {name: count for name, count in wanted.instances.items() if name not in before}
+    places = deal(firsts, {}, wanted.cluster).instances
 
     def first_of(name: str) -> str:
         return first_of(before[name]) if name in before else name
 
-    slots = {operator.name: places[first_of(operator.name)] for operator in definition.operators}
-    tasks = {one.name: deal_tasks(one.tasks, slots[one.name]) for one in definition.operators if isinstance(one, Keyed)}
-    return Placement(slots, tasks)
+    slots = {name: places[first_of(name)] for name in wanted.instances}
+    return Placement(slots, {name: deal_tasks(count, slots[name]) for name, count in wanted.tasks.items()})

@@ -11,13 +11,25 @@ from itertools import cycle, islice
 
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.errors import PenstockError
-from penstock.topology.definition import Keyed, TopologyDefinition
+from penstock.strategies.mapping.door import NoRoom, Wanted
+from penstock.strategies.mapping.keeping import keeping
+from penstock.strategies.mapping.tasks import deal_tasks
+from penstock.topology.definition import TopologyDefinition
+
+
+class RoundRobin:
+    """The mapping `round_robin`: everything is dealt out at the start; later, what is there stays."""
+
+    def place(self, wanted: Wanted) -> Placement | NoRoom:
+        if wanted.before is not None:
+            return keeping(wanted, wanted.before)
+        return deal(wanted.instances, wanted.tasks, wanted.cluster)
 
 
 def round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
-    instances = {operator.name: operator.instances for operator in definition.operators}
-    tasks = {operator.name: operator.tasks for operator in definition.operators if isinstance(operator, Keyed)}
-    return deal(instances, tasks, cluster)
+    """Everything as it is declared."""
+    wanted = Wanted.at_start(definition, cluster)
+    return deal(wanted.instances, wanted.tasks, cluster)
 
 
 def deal(instances: Mapping[str, int], tasks: Mapping[str, int], cluster: Cluster) -> Placement:
@@ -27,12 +39,6 @@ def deal(instances: Mapping[str, int], tasks: Mapping[str, int], cluster: Cluste
     dealer = cycle(_across_machines(cluster))
     dealt = {operator: Counter(islice(dealer, count)) for operator, count in instances.items()}
     return Placement(dealt, {operator: deal_tasks(count, dealt[operator]) for operator, count in tasks.items()})
-
-
-def deal_tasks(tasks: int, slots: Mapping[Slot, int]) -> tuple[Slot, ...]:
-    """Each task's slot: as many tasks a slot as its share of the instances, neighbouring tasks apart."""
-    instances = [slot for slot, count in sorted(slots.items()) for _ in range(count)]
-    return tuple(islice(cycle(instances), tasks))
 
 
 def _across_machines(cluster: Cluster) -> Iterator[Slot]:

@@ -1,0 +1,97 @@
+"""Penstock's own policies: each asks what the goal wants (machines more or fewer, or nothing), or takes what somebody
+has asked for, and has one of the strategies of Stela's papers say what is to run where then."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.autoscaler.goals import Grow, Shrink, Stay, Wish, rules_for, wish
+from penstock.autoscaler.measured_load import bare_load, youth
+from penstock.autoscaler.policy import View
+from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal
+from penstock.plans.plan import AddMachine, Plan, RemoveMachine, diff
+from penstock.strategies.decision import Decision, DoesNotFit, Outcome, outcome_as_json
+from penstock.strategies.registry import STRATEGIES
+from penstock.strategies.rules import Rules
+
+
+class MachinePolicy:
+    """One machine at a time towards the goal, or as many as were asked for; what runs there, the strategy decides."""
+
+    def __init__(self, strategy: str) -> None:
+        self._strategy = STRATEGIES[strategy]
+
+    def decide(self, view: View) -> Answer:
+        wanted, rules = _wanted(view)
+        if isinstance(wanted, Nothing):
+            return wanted
+        if self._strategy.needs_rates:
+            load, note = view.load, youth(view.snapshot)
+        else:
+            load, note = bare_load(view.snapshot), ""
+        if isinstance(load, Nothing):
+            return load
+        placement, cluster = view.snapshot.placement, view.snapshot.cluster
+        if isinstance(wanted, Shrink):
+            if wanted.machines >= len(cluster.machines):
+                return _last_machine(wanted.machines, cluster.names)
+            outcome = self._strategy.scale_in(load, placement, cluster, wanted.machines, rules)
+        else:
+            coming = view.coming(wanted.machines)
+            if isinstance(coming, Nothing):
+                return coming
+            outcome = self._strategy.scale_out(load, placement, coming.cluster, coming.machines, rules)
+        return _answer(outcome, view, wanted, note)
+
+
+def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
+    rules = Rules.of(view.settings)
+    if view.request is not None:
+        return view.request, rules
+    if view.goal is None:
+        return Nothing("nobody has set a goal or asked for machines"), rules
+    if isinstance(view.load, Nothing):
+        return view.load, rules
+    rules = rules_for(view.goal, rules)
+    found: Wish = wish(view.goal, view.snapshot, view.load, rules)
+    return Nothing(found.reason) if isinstance(found, Stay) else found, rules
+
+
+def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str) -> Answer:
+    because = f"{outcome.strategy}: {outcome.reason}"
+    if isinstance(outcome, DoesNotFit):
+        hint = "Ask for more machines, or raise the setting slot_instances."
+        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint)
+    if not isinstance(outcome, Decision):
+        return Nothing(because)
+    actions = (
+        *(AddMachine(machine) for machine in outcome.added),
+        *diff(view.snapshot.placement, outcome.placement),
+        *(RemoveMachine(name) for name in outcome.removed),
+    )
+    predictions = [Prediction("machines", float(view.machines + len(outcome.added) - len(outcome.removed)))]
+    if outcome.projected is not None:
+        predictions.append(Prediction("throughput", outcome.projected.throughput))
+    return Proposal(
+        Plan(actions, because),
+        tuple(reason for reason in (wanted.reason, because) if reason),
+        tuple(predictions),
+        decision=outcome_as_json(outcome),
+        note=note,
+    )
+
+
+def _last_machine(machines: int, names: tuple[str, ...]) -> Nothing:
+    reason = f"{machines} of the machines ({', '.join(names)}) cannot go: none would be left."
+    return Nothing(reason, "LAST_MACHINE", "Ask for fewer.")
+
+
+stela = partial(MachinePolicy, "stela")
+stela_capacity = partial(MachinePolicy, "stela_capacity")
+storm = partial(MachinePolicy, "storm")
+nearest_to_source = partial(MachinePolicy, "nearest_to_source")
+nearest_to_sink = partial(MachinePolicy, "nearest_to_sink")
+most_descendants = partial(MachinePolicy, "most_descendants")
+centrality = partial(MachinePolicy, "centrality")
+least_link_load = partial(MachinePolicy, "least_link_load")
+most_link_load = partial(MachinePolicy, "most_link_load")

@@ -1,0 +1,134 @@
+"""Policies, mappings, sources and sinks by name: those of Penstock, and those of packages that are installed beside it.
+
+A package registers what it brings as entry points in its pyproject.toml:
+
+    [project.entry-points."penstock.policies"]
+    steady = "acme.steady:Steady"
+
+An entry point names a class (or a function without arguments) that gives the policy or mapping, or the kind of a source
+or sink. Nothing is imported before somebody asks for it by its name; the names alone are known without any import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from penstock.errors import PenstockError
+
+POLICIES = "penstock.policies"
+MAPPINGS = "penstock.mappings"
+SOURCES = "penstock.sources"
+SINKS = "penstock.sinks"
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one of the four kinds is called, and the error of a name that it does not have."""
+
+    what: str
+    unknown: str
+
+
+GROUPS: Mapping[str, Group] = {
+    POLICIES: Group("scaling strategy", "UNKNOWN_STRATEGY"),
+    MAPPINGS: Group("mapping", "UNKNOWN_MAPPING"),
+    SOURCES: Group("kind of source", "UNKNOWN_SOURCE"),
+    SINKS: Group("kind of sink", "UNKNOWN_SINK"),
+}
+
+#: What Penstock itself brings, written as entry points are: group -> name -> where it is.
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    POLICIES: {
+        name: f"penstock.autoscaler.policies:{name}"
+        for name in (
+            "stela",
+            "stela_capacity",
+            "storm",
+            "nearest_to_source",
+            "nearest_to_sink",
+            "most_descendants",
+            "centrality",
+            "least_link_load",
+            "most_link_load",
+        )
+    },
+    MAPPINGS: {
+        "chained": "penstock.strategies.mapping.chained:Chained",
+        "round_robin": "penstock.strategies.mapping.round_robin:RoundRobin",
+    },
+    SOURCES: {},
+    SINKS: {},
+}
+#: The package that brings what is in BUILT_IN.
+OWN = "penstock"
+
+
+def names(group: str) -> tuple[str, ...]:
+    """Every name of a group, Penstock's own first."""
+    return tuple(_entries(group))
+
+
+def require(group: str, name: str) -> None:
+    """Refuse a name that nobody has registered. Nothing is imported."""
+    if name in BUILT_IN[group]:
+        return
+    if name not in (known := _entries(group)):
+        kind = GROUPS[group]
+        raise PenstockError(kind.unknown, f'there is no {kind.what} "{name}".', f"There are: {', '.join(known)}.")
+
+
+def find(group: str, name: str) -> Any:
+    """What is registered under a name, imported."""
+    require(group, name)
+    found = _entries(group)[name]
+    if len({package for package, _ in found}) > 1:
+        packages = ", ".join(sorted(package for package, _ in found))
+        raise PenstockError(
+            "DUPLICATE_PLUGIN",
+            f'the {GROUPS[group].what} "{name}" is registered by several packages: {packages}.',
+            "Uninstall all of them but one.",
+        )
+    _, entry = found[0]
+    try:
+        return entry.load()
+    except Exception as problem:  # a stranger's module may raise whatever it likes
+        raise failed(group, name, problem) from problem
+
+
+def build(group: str, name: str) -> Any:
+    """What the class or function that is registered under a name gives, called without arguments."""
+    maker: Callable[[], Any] = find(group, name)
+    try:
+        return maker()
+    except Exception as problem:
+        raise failed(group, name, problem) from problem
+
+
+def package_of(group: str, name: str) -> str:
+    """The package that registered a name."""
+    require(group, name)
+    return _entries(group)[name][0][0]
+
+
+def _entries(group: str) -> dict[str, list[tuple[str, EntryPoint]]]:
+    """Name -> who registers it (one package, if all is well) and where it is."""
+    found = {name: [(OWN, EntryPoint(name, value, group))] for name, value in BUILT_IN[group].items()}
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        package = entry.dist.name if entry.dist is not None else "unknown"
+        if package != OWN:
+            found.setdefault(entry.name, []).append((package, entry))
+    return found
+
+
+def failed(group: str, name: str, problem: Exception | str) -> PenstockError:
+    """The error about what a package registers and what does not work, in words or as it was raised."""
+    text = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    package = package_of(group, name)
+    return PenstockError(
+        "PLUGIN_FAILED",
+        f'the {GROUPS[group].what} "{name}" of the package {package} failed: {" ".join(text.split())[:300]}.',
+        f"Install another version of {package}, or choose another {GROUPS[group].what}.",
+    )

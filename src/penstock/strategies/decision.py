@@ -1,0 +1,95 @@
+"""What a scaling strategy answers: a decision, or that there is nothing to do, or that it does not fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cluster.model import Machine, Placement, Slot
+from penstock.strategies.load import Load
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instance: where it goes, and why. It is new if it comes from nowhere."""
+
+    operator: str
+    to: Slot
+    reason: str
+    origin: Slot | None = None
+    #: The figures that decided it: the operator's rates, ratio and ETP, or the machines' ETPSum.
+    figures: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        way = f"{self.origin} -> {self.to}" if self.origin else f"new on {self.to}"
+        return f"{self.operator}: {way}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The placement to go to, with the machines that come or go, step by step."""
+
+    strategy: str
+    placement: Placement
+    steps: tuple[Step, ...]
+    reason: str
+    added: tuple[Machine, ...] = ()
+    removed: tuple[str, ...] = ()
+    #: The rates that the strategy expects; None where it makes no projection.
+    projected: Load | None = None
+
+
+@dataclass(frozen=True)
+class NothingToDo:
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DoesNotFit:
+    strategy: str
+    reason: str
+    #: How many instances have no place.
+    missing: int
+
+
+Outcome = Decision | NothingToDo | DoesNotFit
+
+
+def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
+    """The decision step by step, or why there is none."""
+    if not isinstance(outcome, Decision):
+        missing = {"missing": outcome.missing} if isinstance(outcome, DoesNotFit) else {}
+        kind = "does_not_fit" if isinstance(outcome, DoesNotFit) else "nothing_to_do"
+        return {"outcome": kind, "strategy": outcome.strategy, "reason": outcome.reason, **missing}
+    return {
+        "outcome": "decision",
+        "strategy": outcome.strategy,
+        "reason": outcome.reason,
+        "added": [machine.name for machine in outcome.added],
+        "removed": list(outcome.removed),
+        "steps": [_step_as_json(number, step) for number, step in enumerate(outcome.steps, start=1)],
+        "instances": {
+            operator: {slot.name: count for slot, count in sorted(slots.items())}
+            for operator, slots in outcome.placement.instances.items()
+        },
+        "tasks": {operator: [slot.name for slot in slots] for operator, slots in outcome.placement.tasks.items()},
+        "projected_throughput": outcome.projected.throughput if outcome.projected else None,
+    }
+
+
+def _step_as_json(number: int, step: Step) -> dict[str, Any]:
+    return {
+        "step": number,
+        "operator": step.operator,
+        "to": step.to.name,
+        "from": step.origin.name if step.origin else None,
+        "reason": step.reason,
+        **{name: finite(figure) for name, figure in step.figures},
+    }
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: an operator that executes nothing has no ratio."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,125 @@
+"""Which slot? One question, one answer: a mapping gets what is to be placed and says where. Pure: no clock, no Spark.
+
+Asked at the start of a topology, and whenever an operator is to have another number of instances and nobody says where.
+The setting `mapping` names the one that answers. Three rules beside it answer other questions, and say so: a strategy
+that names the machine itself (strategies/draft.py), what was lost and must run somewhere now (plans/repair.py), and
+tasks, which follow the instances of their operator (strategies/mapping/tasks.py).
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from penstock import plugins
+from penstock.cluster.model import Cluster, Placement
+from penstock.errors import PenstockError
+from penstock.monitor.snapshot import Snapshot
+from penstock.topology.definition import Keyed, TopologyDefinition
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be placed, and all that is known about where it could go."""
+
+    definition: TopologyDefinition
+    #: The slots that may be used.
+    cluster: Cluster
+    #: How many instances each operator has, in topological order.
+    instances: abc.Mapping[str, int]
+    #: How many tasks each keyed operator has.
+    tasks: abc.Mapping[str, int] = field(default_factory=dict)
+    #: Where everything is now; None at the start, when nothing runs yet. What moves then stands still for a moment.
+    before: Placement | None = None
+    #: The most instances that all operators together may have on a slot; None is no bound.
+    slot_instances: int | None = None
+    #: Whether neighbours that are placed alike run as one (the setting `chaining`).
+    chains: bool = True
+    #: What was measured (traffic, sizes of state); None at the start, or where nobody measures.
+    snapshot: Snapshot | None = None
+
+    @staticmethod
+    def at_start(
+        definition: TopologyDefinition, cluster: Cluster, slot_instances: int | None = None, chains: bool = True
+    ) -> Wanted:
+        """Everything as declared, with nothing there yet."""
+        instances = {operator.name: operator.instances for operator in definition.operators}
+        return Wanted(definition, cluster, instances, _tasks(definition), None, slot_instances, chains)
+
+    @staticmethod
+    def as_now(definition: TopologyDefinition, cluster: Cluster, before: Placement) -> Wanted:
+        """Everything as it is. Whoever wants something else replaces that."""
+        instances = {name: before.total(name) for name in before.instances}
+        return Wanted(definition, cluster, instances, {name: len(all_) for name, all_ in before.tasks.items()}, before)
+
+
+@dataclass(frozen=True)
+class NoRoom:
+    """The slots do not take what is wanted: a result, not an error."""
+
+    reason: str
+    #: How many instances have no place.
+    missing: int = 0
+
+
+@runtime_checkable
+class Mapping(Protocol):
+    """A package registers its own as an entry point of the group penstock.mappings: see penstock.plugins."""
+
+    def place(self, wanted: Wanted) -> Placement | NoRoom:
+        """A slot for every instance and every task that is wanted. Equal questions get equal answers."""
+
+
+def mapping(name: str) -> Mapping:
+    """The mapping of this name."""
+    found = plugins.build(plugins.MAPPINGS, name)
+    if not isinstance(found, Mapping):
+        raise plugins.failed(plugins.MAPPINGS, name, "it has no method `place`")
+    return found
+
+
+def place(name: str, wanted: Wanted) -> Placement | NoRoom:
+    """What the mapping of this name answers, once it is checked: everything that is wanted, on slots that there are."""
+    found = mapping(name)
+    try:
+        answer = found.place(wanted)
+    except PenstockError:
+        raise
+    except Exception as problem:  # a stranger's mapping may raise whatever it likes
+        raise plugins.failed(plugins.MAPPINGS, name, problem) from problem
+    if not isinstance(answer, Placement | NoRoom):
+        raise plugins.failed(plugins.MAPPINGS, name, f"it answered with {type(answer).__name__}")
+    if isinstance(answer, Placement) and (mistake := _mistake(answer, wanted)):
+        raise PenstockError(
+            "BAD_PLACEMENT", f'the mapping "{name}" answers wrongly: {mistake}.', "Choose another setting `mapping`."
+        )
+    return answer
+
+
+def start(name: str, wanted: Wanted) -> Placement:
+    """Where a topology starts. What has no room cannot start, so here that is an error."""
+    answer = place(name, wanted)
+    if isinstance(answer, NoRoom):
+        raise PenstockError(
+            "SLOT_FULL", f"{name}: {answer.reason} ({answer.missing} too many).", "Give more machines or slots."
+        )
+    return answer
+
+
+def _mistake(placement: Placement, wanted: Wanted) -> str:
+    known = set(wanted.cluster.slots)
+    for operator, count in wanted.instances.items():
+        slots = placement.instances.get(operator, {})
+        if sum(slots.values()) != count or min(slots.values(), default=1) < 1:
+            return f'"{operator}" has {sum(slots.values())} instances, and {count} are wanted'
+    for operator, count in wanted.tasks.items():
+        if (placed := len(placement.tasks.get(operator, ()))) != count:
+            return f'"{operator}" has {placed} tasks, and {count} are wanted'
+    if strangers := sorted(placement.slots - known):
+        return f"it uses {', '.join(map(str, strangers))}, which the cluster does not have"
+    return ""
+
+
+def _tasks(definition: TopologyDefinition) -> dict[str, int]:
+    return {operator.name: operator.tasks for operator in definition.operators if isinstance(operator, Keyed)}

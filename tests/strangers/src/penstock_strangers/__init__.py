@@ -1,0 +1,1 @@
+"""What strangers bring to Penstock, one file each."""

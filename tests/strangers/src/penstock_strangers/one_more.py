@@ -1,0 +1,28 @@
+"""A policy: the operator with the longest backlog gets one instance more, where it is already; machines stay as they
+are. It asks once, and waits for what comes of it."""
+
+from __future__ import annotations
+
+from penstock.autoscaler.policy import View
+from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal
+from penstock.plans.requests import set_instances
+from penstock.topology.definition import Map
+
+
+class OneMore:
+    def decide(self, view: View) -> Answer:
+        if view.history and not view.history[-1].fate.over:
+            return Nothing("the last decision is still being carried out")
+        snapshot = view.snapshot
+        maps = [operator.name for operator in snapshot.definition.operators if isinstance(operator, Map)]
+        if not maps:
+            return Nothing("there is no map that could have one more")
+        waiting = {name: snapshot.operators[name].backlog.rows or 0 for name in maps}
+        name = max(maps, key=lambda one: waiting[one])
+        slots = dict(snapshot.placement.of(name))
+        slots[min(slots)] += 1
+        return Proposal(
+            set_instances(snapshot.placement, name, slots),
+            reasons=(f"{waiting[name]} rows wait in front of {name}, more than anywhere else",),
+            predictions=(Prediction("backlog_rows", 0.0, name),),
+        )

@@ -1,0 +1,154 @@
+"""One decision is made on one snapshot, and what was decided is what is carried out: without Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from monitor_fakes import A0, B0, CLUSTER, DEFINITION, PLACEMENT
+
+from penstock import PenstockError, Settings
+from penstock.api.operations import State
+from penstock.api.steering import Steering
+from penstock.autoscaler.goals import Grow
+from penstock.autoscaler.policy import decide, policy
+from penstock.autoscaler.proposals import Proposal
+from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
+from penstock.plans.enacting import Enactor
+from penstock.plans.requests import set_instances
+from penstock.testing import RecordingEngine
+
+WAIT = 10.0
+
+
+class FakeRun:
+    """As much of a running topology as steering needs; counts the snapshots that are taken."""
+
+    def __init__(self) -> None:
+        self.definition = DEFINITION
+        self.settings = Settings()
+        self.engine = RecordingEngine(DEFINITION, CLUSTER, PLACEMENT)
+        self.changes = Enactor(self.engine)
+        self.snapshots = 0
+        self.started_at = 0.0
+        self.host = self
+
+    @property
+    def provider(self) -> FakeRun:
+        return self
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.engine.cluster
+
+    @property
+    def placements(self) -> Any:
+        return SimpleNamespace(planned=self.engine.planned)
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        names = [name for name in ("c", "d", "e", "f") if name not in self.cluster.names]
+        return Cluster.of(names[:count], 2, cores=2).machines
+
+    def idle(self, unused: object) -> tuple[Slot, ...]:
+        return ()
+
+    def snapshot(self) -> Snapshot:
+        self.snapshots += 1
+        operators = {
+            name: OperatorSnapshot(name, kind, 1, rate=rate, input_rate=100.0)
+            for name, kind, rate in (("rows", "source", 100.0), ("work", "map", 50.0), ("out", "sink", 50.0))
+        }
+        streams = {
+            f"{a}->{b}": StreamSnapshot(f"{a}->{b}", a, "out", b, emit_rate=rate)
+            for a, b, rate in (("rows", "work", 100.0), ("work", "out", 50.0), ("rows", "out", 100.0))
+        }
+        return Snapshot(DEFINITION, self.cluster, self.engine.planned, 0.0, 60.0, 6, operators, streams, {}, {}, {}, ())
+
+    def happened(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(id=1)
+
+    def listen(self, _: Any) -> None:
+        """Nothing is published."""
+
+
+@pytest.fixture
+def run() -> FakeRun:
+    return FakeRun()
+
+
+@pytest.fixture
+def steering(run: FakeRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steering]:
+    monkeypatch.setattr("penstock.api.steering.Changes", lambda run: run.changes, raising=False)
+    made = Steering(run, "recorded", lambda drain: None)  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def decided(steering: Steering) -> Proposal:
+    answer = decide("stela", policy("stela"), steering.view(Grow(1, "")))
+    assert isinstance(answer, Proposal)
+    return answer
+
+
+def test_what_was_checked_is_what_is_carried_out(run: FakeRun, steering: Steering) -> None:
+    operation = steering.operations.get(steering.scale_out()["id"])
+    assert steering.operations.wait(operation, WAIT)
+    assert operation.state is State.DONE
+    assert run.snapshots == 1, "the check of the request and the operation are one decision"
+    assert run.cluster.names == ("a", "b", "c")
+
+
+def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, steering: Steering) -> None:
+    go_on, has_begun = threading.Event(), threading.Event()
+
+    def hold(call: str) -> None:
+        has_begun.set()
+        assert go_on.wait(WAIT)
+
+    run.engine.meanwhile = hold
+    first = steering.operations.get(steering.scale_out()["id"])
+    assert has_begun.wait(WAIT)
+    second = steering.operations.get(steering.scale_out()["id"])
+    run.engine.meanwhile = lambda call: None
+    go_on.set()
+    assert steering.operations.wait(second, WAIT)
+    assert [first.state, second.state] == [State.DONE, State.DONE]
+    assert run.snapshots == 2
+    assert run.cluster.names == ("a", "b", "c", "d")
+
+
+def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steering) -> None:
+    proposal = decided(steering)
+    operation = steering.operations.get(steering.carry_out(proposal)["id"])
+    assert steering.operations.wait(operation, WAIT)
+    assert operation.outcome is not None
+    assert operation.outcome.plan is proposal.plan
+    assert (operation.action, dict(operation.arguments)) == ("scale-out", {"machines": 1, "strategy": "stela"})
+    assert run.snapshots == 1
+
+
+def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, steering: Steering) -> None:
+    proposal = decided(steering)
+    run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1}))
+    with pytest.raises(PenstockError, match="stela decided on a placement") as caught:
+        steering.carry_out(proposal)
+    assert caught.value.name == "PLACEMENT_CHANGED"
+    assert run.engine.calls == ["place"], "nothing but what came in between"
+
+
+def test_what_does_not_fit_is_an_error_for_the_person_who_asked(run: FakeRun, steering: Steering) -> None:
+    run.settings = Settings(slot_instances=1)
+    with pytest.raises(PenstockError) as caught:
+        steering.scale_in(dry_run=True)
+    assert caught.value.name == "SLOT_FULL"
+    with pytest.raises(PenstockError) as caught:
+        steering.scale_in(2)
+    assert caught.value.name == "LAST_MACHINE"
+    with pytest.raises(PenstockError) as caught:
+        steering.scale_out(strategy="magic")
+    assert caught.value.name == "UNKNOWN_STRATEGY"
+    assert run.engine.calls == []
