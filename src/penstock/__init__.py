@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from penstock.version import VERSION
+
 if TYPE_CHECKING:
     from penstock import aggregates, sinks, sources
     from penstock.api.handle import Handle
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.topology.declare import Output, Topology
 
 __all__ = ["Output", "PenstockError", "Settings", "Topology", "aggregates", "run", "sinks", "sources"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Output": "penstock.topology.declare",

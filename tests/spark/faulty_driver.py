@@ -21,10 +21,9 @@ from penstock import PenstockError, Settings
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.provider import Provider
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.monitor.report import BatchReport
 from penstock.plans import requests as plans
 from penstock.plans.plan import Plan
@@ -47,7 +46,7 @@ def say(what: str, **fields: object) -> None:
 class Chance:
     """Plans by chance, each of them one that may be refused."""
 
-    def __init__(self, run: Run, elastic: tuple[str, ...], seed: int) -> None:
+    def __init__(self, run: SparkTopology, elastic: tuple[str, ...], seed: int) -> None:
         self.run = run
         self.elastic = elastic
         self.random = random.Random(seed)
@@ -74,8 +73,8 @@ class Chance:
         return plans.remove_any(self.run.placement, cluster, 1)
 
 
-def change_all_the_time(run: Run, chance: Chance, ending: threading.Event) -> None:
-    changes = Changes(run)
+def change_all_the_time(run: SparkTopology, chance: Chance, ending: threading.Event) -> None:
+    changes = run.changes
     while not ending.wait(chance.random.uniform(0.5, 3)):
         try:
             plan = chance.plan()
@@ -99,7 +98,7 @@ def main(config: dict[str, Any]) -> None:
         if report.operator in sinks:
             say("published", sink=report.operator, batch=report.batch, rows=report.rows_in)
 
-    with host, Run(definition, host, state, settings) as run:
+    with host, SparkTopology(definition, host, state, settings) as run:
         run.listen(say_published)
         say("running", pid=os.getpid())
         ending = threading.Event()

@@ -7,16 +7,16 @@ from penstock.autoscaler.goals import Goal, rules_for
 from penstock.autoscaler.guards import Situation, cooldown, not_while_paused, one_at_a_time, quota
 from penstock.autoscaler.loop import Controller
 from penstock.clock import run_time
-from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
 from penstock.monitor.snapshot import Snapshot
+from penstock.running import RunningTopology
 from penstock.strategies.scaling.rules import Rules
 
 
 class SteeringHands:
     """Implements `controller.loop.Hands`."""
 
-    def __init__(self, run: Run, steering: Steering, strategy: str, alpha: float) -> None:
+    def __init__(self, run: RunningTopology, steering: Steering, strategy: str, alpha: float) -> None:
         self._run = run
         self._steering = steering
         self._strategy = strategy
@@ -29,7 +29,7 @@ class SteeringHands:
         all_of_them = self._steering.operations.all()
         under_way = next((one.action for one in all_of_them if not one.state.over), "")
         ended = max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None)
-        return Situation(run_time(), ended, under_way, len(self._run.host.cluster.machines), self._run.paused)
+        return Situation(run_time(), ended, under_way, len(self._run.cluster.machines), self._run.paused)
 
     def scale_out(self, machines: int) -> None:
         self._steering.scale_out(machines, self._strategy, alpha=self._alpha)
@@ -41,7 +41,7 @@ class SteeringHands:
         self._run.happened(kind, reason, "controller", self._strategy)
 
 
-def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str) -> Controller:
+def controller_of(run: RunningTopology, steering: Steering, goal: Goal, strategy: str) -> Controller:
     """A controller with all guards. It decides only on a complete window, which starts anew with every change."""
     settings = run.settings
     guards = (not_while_paused, one_at_a_time, cooldown(settings.cooldown_seconds), quota(goal))
