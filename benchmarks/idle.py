@@ -23,7 +23,7 @@ from penstock import Settings, Topology, sinks, sources
 from penstock.cli.run_view import view_of
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
-from penstock.engine.run.launching import launch
+from penstock.engine.launching import launch
 from penstock.engine.run.run import Run
 
 METHOD = """\

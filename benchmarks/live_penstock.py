@@ -29,11 +29,10 @@ from live_load import (
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Slot
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.sizes import state_bytes
+from penstock.engine.topology import SparkTopology
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.report import BatchReport
 from penstock.plans import requests as plans
@@ -64,7 +63,7 @@ class Recorder(LiveStatistics):
 class PenstockStream:
     """A run as something to be watched."""
 
-    def __init__(self, run: Run, recorder: Recorder, load: Load) -> None:
+    def __init__(self, run: SparkTopology, recorder: Recorder, load: Load) -> None:
         self._run = run
         self._recorder = recorder
         self._load = load
@@ -108,7 +107,7 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
     try:
         say("starting a cluster")
         with SparkHost("live", provider, settings, folder / "logs", [HERE], more) as host:
-            run = Run(topology(load, folder).definition(), host, state, settings)
+            run = SparkTopology(topology(load, folder).definition(), host, state, settings)
             run.statistics = recorder
             with run:
                 stream = PenstockStream(run, recorder, load)
@@ -132,13 +131,15 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
 class Actions:
     """Each action once."""
 
-    def __init__(self, run: Run, stream: PenstockStream, load: Load, provider: StandaloneCluster, say: Say) -> None:
+    def __init__(
+        self, run: SparkTopology, stream: PenstockStream, load: Load, provider: StandaloneCluster, say: Say
+    ) -> None:
         self._run = run
         self._stream = stream
         self._load = load
         self._provider = provider
         self._say = say
-        self._changes = Changes(run)
+        self._changes = run.changes
 
     def all(self) -> list[Measured]:
         run = self._run

@@ -15,10 +15,9 @@ from penstock.autoscaler.measure import Measurement, Sample, measure
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
 from penstock.plans.enacting import Status
@@ -105,7 +104,7 @@ def one_operation(
     with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
         state = StateFolder.hold(f"{folder}/state")
         try:
-            with Run(definition, host, state, settings, initial) as run:
+            with SparkTopology(definition, host, state, settings, initial) as run:
                 found = _Operation(run, initial, times, wanted).carry_out(decide)
                 run.stop(drain=False)
                 return found
@@ -119,14 +118,14 @@ def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement,
         state = StateFolder.hold(f"{folder}/state")
         try:
             settings = replace(SETTINGS, batch_interval=times.interval, batch_interval_most=times.interval)
-            with Run(definition, host, state, settings, initial) as run:
+            with SparkTopology(definition, host, state, settings, initial) as run:
                 _rest(run, WARM_UP)
                 run.stop(drain=False)
         finally:
             state.release()
 
 
-def _rest(run: Run, seconds: float) -> None:
+def _rest(run: SparkTopology, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         run.check()
@@ -134,7 +133,7 @@ def _rest(run: Run, seconds: float) -> None:
 
 
 class _Operation:
-    def __init__(self, run: Run, initial: Placement, times: Times, wanted: int) -> None:
+    def __init__(self, run: SparkTopology, initial: Placement, times: Times, wanted: int) -> None:
         self.run = run
         self.initial = initial
         self.times = times
@@ -155,7 +154,7 @@ class _Operation:
             raise RuntimeError(f"{decision.strategy}: {decision.reason}")
         began = time.time()
         plan = Plan(diff(self.initial, decision.placement), decision.reason)
-        outcome = Changes(run).carry_out(plan)
+        outcome = run.changes.carry_out(plan)
         if outcome.status not in (Status.DONE, Status.NOTHING):
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         _rest(run, began + times.after - time.time())

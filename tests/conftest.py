@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from penstock.api.discovery import FOLDER_VARIABLE
 
+pytest.register_assert_rewrite("running_topology_contract")
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 

@@ -3,8 +3,8 @@
     import penstock
     from penstock import Topology, sinks, sources
 
-What is not used is not loaded: Spark only when something runs, and for a command that looks at a running topology
-nothing but what it shows.
+`PUBLIC` is the public interface; docs/python.md is made from it. A name is loaded when it is used, and Spark only when
+something runs.
 """
 
 from __future__ import annotations
@@ -12,35 +12,60 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from penstock.version import VERSION
+
 if TYPE_CHECKING:
-    from penstock import aggregates, sinks, sources
-    from penstock.api.handle import Handle
+    from penstock import aggregates, plans, sinks, sources, testing
+    from penstock.api.handle import Handle, run
+    from penstock.autoscaler.goals import Goal
     from penstock.errors import PenstockError
+    from penstock.plans.enacting import Outcome
+    from penstock.plans.plan import Plan
+    from penstock.running.topology import RunningTopology
     from penstock.settings import Settings
     from penstock.topology.declare import Output, Topology
 
-__all__ = ["Output", "PenstockError", "Settings", "Topology", "aggregates", "run", "sinks", "sources"]
-__version__ = "0.1.0"
+__all__ = [
+    "Goal",
+    "Handle",
+    "Outcome",
+    "Output",
+    "PenstockError",
+    "Plan",
+    "RunningTopology",
+    "Settings",
+    "Topology",
+    "aggregates",
+    "plans",
+    "run",
+    "sinks",
+    "sources",
+    "testing",
+]
+__version__ = VERSION
 
-_HOMES = {
-    "Output": "penstock.topology.declare",
-    "Topology": "penstock.topology.declare",
-    "PenstockError": "penstock.errors",
-    "Settings": "penstock.settings",
+#: Name -> the module that has it (or that it is), and what it is for.
+PUBLIC = {
+    "Goal": ("penstock.autoscaler.goals", "What a topology is to reach by itself: give it to `run`."),
+    "Handle": ("penstock.api.handle", "What `run` returns: everything that can be read of a topology and asked of it."),
+    "Outcome": ("penstock.plans.enacting", "What became of a plan: its status, its reason, its steps and their times."),
+    "Output": ("penstock.topology.declare", "An output of an operator, to be named in another operator's `inputs`."),
+    "PenstockError": ("penstock.errors", "Every error that a user can act on: its name, the problem, the next step."),
+    "Plan": ("penstock.plans.plan", "What is to change about a running topology, and why."),
+    "RunningTopology": ("penstock.running.topology", "The protocol of a topology that runs: `Handle.run` is one."),
+    "Settings": ("penstock.settings", "How a topology is run: see settings.md."),
+    "Topology": ("penstock.topology.declare", "A topology as a program declares it: see guide.md."),
+    "aggregates": ("penstock.aggregates", "Aggregates for `Topology.aggregate`."),
+    "plans": ("penstock.plans", "Functions that make plans, and the actions that plans are made of."),
+    "run": ("penstock.api.handle", "Start a topology in this process and return its `Handle` at once."),
+    "sinks": ("penstock.sinks", "Where rows go: for `Topology.sink`."),
+    "sources": ("penstock.sources", "Where rows come from: for `Topology.source`."),
+    "testing": ("penstock.testing", "Doubles for tests, without Spark."),
 }
 
 
-def run(topology: Topology, cluster: str | None = None, **options: Any) -> Handle:
-    """Start a topology in this process and return at once, with a handle to read and steer it: see
-    `penstock.api.handle.run` for the options."""
-    from penstock.api.handle import run as start
-
-    return start(topology, cluster, **options)
-
-
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("aggregates", "sinks", "sources"):
-        return importlib.import_module(f"penstock.{name}")
-    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    home = importlib.import_module(PUBLIC[name][0])
+    return home if home.__name__ == f"penstock.{name}" else getattr(home, name)

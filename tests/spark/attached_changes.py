@@ -23,30 +23,29 @@ from penstock.api.steering import Steering
 from penstock.cluster.attached import AttachedCluster
 from penstock.cluster.model import Machine, Slot
 from penstock.cluster.provider import Executors
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.plan import AddMachine, Plan, SetInstances
 
 SETTINGS = Settings(batch_interval=0.5, batch_linger=0.05, retention_seconds=1, drain_seconds=120)
 
 
-def flowing(run: Run) -> None:
+def flowing(run: SparkTopology) -> None:
     seen = run.statistics.batches("counts")
     while run.statistics.batches("counts") < seen + 2:
         run.wait(0.05)
 
 
-def until(run: Run, condition: Callable[[], bool], what: str) -> None:
+def until(run: SparkTopology, condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < deadline, f"it took too long until {what}"
         run.wait(0.05)
 
 
-def take_in_what_came(run: Run) -> object:
+def take_in_what_came(run: SparkTopology) -> object:
     """Somebody adds a machine; `scale-out` then asks for no other one."""
     print("add a machine", flush=True)
     sys.stdin.readline()
@@ -69,7 +68,7 @@ def java_with(*words: str) -> Iterator[psutil.Process]:
                 yield process
 
 
-def lose_one(run: Run, machine: str, provider: AttachedCluster) -> None:
+def lose_one(run: SparkTopology, machine: str, provider: AttachedCluster) -> None:
     """An executor is killed, and replaced only once the next machine has been asked for: its worker cannot sooner."""
     driver = (
         f"spark://CoarseGrainedScheduler@127.0.0.1:{run.host.spark.sparkContext.getConf().get('spark.driver.port')}"
@@ -94,8 +93,8 @@ def main(folder: Path, master: str) -> None:
     conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.executor.cores": "8"}
     host = SparkHost("attached", provider, SETTINGS, folder / "logs", [str(Path(__file__).parent)], conf)
     saw: dict[str, object] = {}
-    with host, Run(steered(folder, 300).definition(), host, state, SETTINGS) as run:
-        changes = Changes(run)
+    with host, SparkTopology(steered(folder, 300).definition(), host, state, SETTINGS) as run:
+        changes = run.changes
         flowing(run)
         saw["taken in"] = take_in_what_came(run)
         flowing(run)

@@ -18,9 +18,9 @@ from penstock import Settings, Topology
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.model import Placement
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.topology.definition import TopologyDefinition
 
 HERE = Path(__file__).parent
@@ -122,7 +122,7 @@ def standalone_host(hosts: Hosts) -> SparkHost:
     return hosts.get("standalone")
 
 
-Running = Callable[..., AbstractContextManager[Run]]
+Running = Callable[..., AbstractContextManager[SparkTopology]]
 
 
 @pytest.fixture
@@ -138,11 +138,11 @@ def running(tmp_path: Path) -> Running:
         state: str | None = None,
         settings: Settings = TEST_SETTINGS,
         placement: Placement | None = None,
-    ) -> Iterator[Run]:
+    ) -> Iterator[SparkTopology]:
         definition = topology.definition() if isinstance(topology, Topology) else topology
         folder = StateFolder.hold(str(tmp_path / (state or f"state-{next(count)}")))
         try:
-            with Run(definition, host, folder, settings, placement) as run:
+            with SparkTopology(definition, host, folder, settings, placement) as run:
                 yield run
         finally:
             folder.release()

@@ -22,13 +22,13 @@ from penstock import PenstockError, Settings
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.provider import Provider
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.monitor.report import BatchReport
 from penstock.plans import requests as plans
 from penstock.plans.plan import Plan
+from penstock.running import Changes
 
 SETTINGS = {
     "batch_interval": 0.5,
@@ -48,7 +48,7 @@ def say(what: str, **fields: object) -> None:
 class Chance:
     """Plans by chance, each of them one that may be refused."""
 
-    def __init__(self, run: Run, elastic: tuple[str, ...], seed: int) -> None:
+    def __init__(self, run: SparkTopology, elastic: tuple[str, ...], seed: int) -> None:
         self.run = run
         self.elastic = elastic
         self.random = random.Random(seed)
@@ -131,10 +131,10 @@ def main(config: dict[str, Any]) -> None:
         if report.operator in sinks:
             say("published", sink=report.operator, batch=report.batch, rows=report.rows_in)
 
-    with host, Run(definition, host, state, settings) as run:
+    with host, SparkTopology(definition, host, state, settings) as run:
         run.listen(say_published)
         say("running", pid=os.getpid())
-        changing = Changing(Chance(run, shape.elastic, config["seed"]), Changes(run)) if is_own else None
+        changing = Changing(Chance(run, shape.elastic, config["seed"]), run.changes) if is_own else None
         if changing:
             changing.start()
         told = run.events.last

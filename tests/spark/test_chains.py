@@ -15,8 +15,7 @@ from written_rows import WAIT
 
 from penstock import Topology, aggregates, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
+from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Status
 
@@ -75,15 +74,15 @@ def test_one_query_does_the_work_of_four_operators(local_host, running, tmp_path
 
 
 def test_a_chain_is_taken_apart_and_put_together_under_load(local_host, running, tmp_path: Path) -> None:
-    def flowing(run: Run) -> None:
+    def flowing(run: SparkTopology) -> None:
         seen, deadline = run.statistics.batches("out"), time.monotonic() + WAIT
         while run.statistics.batches("out") < seen + 2:
             assert time.monotonic() < deadline
             run.wait(0.05)
 
-    def set_instances(run: Run, operator: str, count: int) -> None:
+    def set_instances(run: SparkTopology, operator: str, count: int) -> None:
         slot = local_host.cluster.slots[0]
-        outcome = Changes(run).carry_out(plans.set_instances(run.placement, operator, {slot: count}))
+        outcome = run.changes.carry_out(plans.set_instances(run.placement, operator, {slot: count}))
         assert outcome.status is Status.DONE, outcome.reason
 
     with running(topology(tmp_path, 1000), local_host, placement=on_one_slot(local_host)) as run:

@@ -11,9 +11,8 @@ from written_rows import WAIT
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Status
 
@@ -34,7 +33,7 @@ def _same(batch):
     return batch
 
 
-def flowing(run: Run) -> None:
+def flowing(run: SparkTopology) -> None:
     wanted, deadline = run.statistics.batches("out") + 2, time.monotonic() + WAIT
     while run.statistics.batches("out") < wanted:
         assert time.monotonic() < deadline, "rows stopped coming out"
@@ -51,7 +50,7 @@ def test_rows_go_on_and_a_change_is_done_while_the_clock_is_set(
     began = time.monotonic()
     with running(numbers(), local_host, settings=SETTINGS, placement=start) as run:
         flowing(run)
-        changes, plan = Changes(run), run.arrangement.plan
+        changes, plan = run.changes, run.arrangement.plan
 
         def set_clock_and_plan(placement: Placement) -> None:
             plan(placement)

@@ -19,32 +19,32 @@ from written_rows import WAIT
 from penstock import PenstockError
 from penstock.cluster import standalone
 from penstock.cluster.model import Placement, Slot
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import MoveTask, Plan, RemoveMachine, SetInstances, diff
+from penstock.running import Changes
 
 RATE = 500.0
 #: Two processes of tests on two cores: a machine with two executors may take minutes to come up.
 SETTINGS = replace(TEST_SETTINGS, change_seconds=120, drain_seconds=120, cluster_timeout=240)
 
 
-def until(run: Run, condition: Callable[[], bool], what: str) -> None:
+def until(run: SparkTopology, condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < deadline, f"it took too long until {what}"
         run.wait(0.05)
 
 
-def flowing(run: Run) -> None:
+def flowing(run: SparkTopology) -> None:
     """Wait until both sinks get rows, from now on."""
     seen = {sink: run.statistics.batches(sink) for sink in ("rows", "counts")}
     until(run, lambda: all(run.statistics.batches(sink) > seen[sink] + 1 for sink in seen), "both sinks have rows")
 
 
-def drain_and_check(run: Run, folder: Path) -> None:
+def drain_and_check(run: SparkTopology, folder: Path) -> None:
     assert run.stop(), "everything that was emitted must arrive"
     emitted = run.query("events").feeds[0].position
     assert emitted > 0
@@ -70,12 +70,12 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         {name: {slots[0]: 1} for name in ("events", "tag", "count", "rows", "counts")}, {"count": (slots[0],) * 4}
     )
     with running(steered(tmp_path, RATE), standalone_host, settings=SETTINGS, placement=start) as run:
-        changes = Changes(run)
+        changes = run.changes
         flowing(run)
 
         # Instances: the next batch has the new split.
         done(changes.carry_out(plans.set_instances(run.placement, "tag", {slots[1]: 2, slots[2]: 1})))
-        seen = run.observed("tag")
+        seen = run.placements.observed("tag")
         assert set(seen.instances) <= {slots[1], slots[2]}
         assert seen.agrees("tag", run.placement)
 
@@ -89,7 +89,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         for move in outcome.placed.moves:
             assert move.state_bytes > 0
             assert move.interruption.gap_seconds > 0
-        assert run.observed("count").tasks == {0: slots[3], 1: slots[0], 2: slots[3], 3: slots[1]}
+        assert run.placements.observed("count").tasks == {0: slots[3], 1: slots[0], 2: slots[3], 3: slots[1]}
         assert changes.carry_out(outcome.plan).status is Status.NOTHING
 
         # Which task is the cheapest to move: one that has been there.
@@ -113,7 +113,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         assert set(machine.slots) <= standalone_host.slots.usable()
         assert not list(Path(run.environment.checkpoints).glob(".warm-*")), "warming leaves nothing behind"
         done(changes.carry_out(plans.set_instances(run.placement, "count", {new: 1, slots[0]: 1})))
-        assert set(run.observed("count").tasks.values()) == {new, slots[0]}
+        assert set(run.placements.observed("count").tasks.values()) == {new, slots[0]}
         outcome = done(changes.carry_out(plans.remove_machines(run.placement, standalone_host.cluster, [machine.name])))
         assert {move.origin for move in outcome.placed.moves} == {new}
         assert machine.name not in standalone_host.cluster.names
@@ -128,7 +128,7 @@ def test_more_instances_than_tasks_after_a_repartition(standalone_host, running,
     slots = standalone_host.cluster.slots
     six = {slots[0]: 2, slots[1]: 2, slots[2]: 2}
     with running(steered(tmp_path, RATE), standalone_host, state="kept", settings=SETTINGS) as run:
-        changes = Changes(run)
+        changes = run.changes
         flowing(run)
         assert refused(changes, SetInstances("count", six)) == "BAD_PLACEMENT"
         for operator, tasks in (("tag", 8), ("count", 4), ("count", 1)):
@@ -140,7 +140,7 @@ def test_more_instances_than_tasks_after_a_repartition(standalone_host, running,
         assert 0 < report.repartition_seconds < report.stopped_seconds
         done(changes.carry_out(plans.set_instances(run.placement, "count", six)))
         flowing(run)
-        assert len(run.observed("count").tasks) == 8
+        assert len(run.placements.observed("count").tasks) == 8
     # Started again, it has the tasks and the placement it had.
     with running(steered(tmp_path, RATE), standalone_host, state="kept", settings=SETTINGS) as run:
         assert dict(run.placement.of("count")) == six
@@ -179,7 +179,8 @@ def test_what_is_lost_is_placed_elsewhere_until_it_is_back(standalone_host, runn
         assert run.placement is planned, "what is planned is not overwritten by what can be had now"
         flowing(run)
         until(run, lambda: run.arrangement.requested == planned, "the machine is back")
-        until(run, lambda: (seen := run.observed("count")) is not None and seen.agrees("count", planned), "it is used")
+        observed = run.placements.observed
+        until(run, lambda: (seen := observed("count")) is not None and seen.agrees("count", planned), "it is used")
         kinds = [event.kind for event in run.events.since(0)]
         assert "fault" in kinds
         assert "recovery" in kinds
@@ -212,7 +213,7 @@ def test_a_machine_that_dies_while_it_is_added(
     host: SparkHost = standalone_host
     names = host.cluster.names
     with running(steered(tmp_path, RATE), host, settings=SETTINGS) as run:
-        changes = Changes(run)
+        changes = run.changes
         flowing(run)
         planned = run.placement
 

@@ -68,7 +68,7 @@ def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, runnin
     before = len(event_log(hosts))
     with running(topology, standalone_host, placement=placement) as run:
         assert run.wait(120)
-        locations = run.state_locations("count")
+        locations = run.placements.state_locations("count")
         reported = {name: run.statistics.observed(name) for name in ("lines", "split", "out")}
     executor = {slot: one.id for slot, one in standalone_host.slots.bindings().items()}
     ran = executors_by_operator(event_log(hosts)[before:])

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from monitor_fakes import CLUSTER, DEFINITION
 
 import penstock
 from penstock.api.steering import Steering
@@ -21,6 +22,7 @@ from penstock.engine.query.feeds import Seats
 from penstock.engine.run.arrangement import Arrangement
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
+from penstock.testing import RecordingTopology
 
 HOUR = 3600.0
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
@@ -36,6 +38,7 @@ ON_THE_WALL = {
     "api/steering.py": "a history is asked for, and answered, by the clock on the wall",
     "engine/run/run.py": "when an event happened, for people",
     "engine/state/folder.py": "it is compared with a file's time",
+    "testing/recording_topology.py": "when an event happened, for people",
 }
 
 Set = Callable[[float], None]
@@ -132,14 +135,15 @@ def test_a_history_is_asked_for_and_shown_by_the_clock_on_the_wall(set_wall: Set
     written = [started - 50, started + 100, started + 590]
     asked: list[HistoryQuery] = []
 
-    class Store:
+    class WithHistory(RecordingTopology):
         def history(self, query: HistoryQuery) -> list[SeriesHistory]:
             asked.append(query)
             times = [at for at in written if query.since <= at < query.until]
             return [SeriesHistory(SeriesKey("work"), times, [10.0] * len(times), {"rows": [1.0] * len(times)})]
 
-    steering = Steering.__new__(Steering)
-    steering._run = SimpleNamespace(started_at=started, monitor=SimpleNamespace(store=Store()))  # type: ignore[assignment]
+    topology = WithHistory(DEFINITION, CLUSTER)
+    topology.started_at = started
+    steering = Steering(topology, "local", lambda drain: None)
     set_wall(jump)
     on_the_wall = time.time()
     # The last five minutes, as somebody means it who looks at the clock now.
@@ -148,3 +152,4 @@ def test_a_history_is_asked_for_and_shown_by_the_clock_on_the_wall(set_wall: Set
     # Since before this run began: what an earlier run wrote down stays as it was written.
     answer = steering.history(["rows"], min(on_the_wall, started) - 3000)
     assert answer["series"][0]["times"] == pytest.approx([started - 50, on_the_wall - 500, on_the_wall - 10], abs=5)
+    steering.close()

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.api.discovery import Entry
+from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
 from penstock.api.steering import Json, Steering
 from penstock.autoscaler.goals import Goal, require_machines, settings_for
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
-from penstock.engine.run.launching import launch
-from penstock.engine.run.run import Run
+from penstock.running import Changes, RunningTopology
 from penstock.settings import Settings
 from penstock.topology.declare import Topology
 
@@ -31,8 +31,9 @@ POLL = 0.1
 class Handle(Steering):
     """A running topology. `stop`, or leaving it as a context manager, ends everything that was started for it."""
 
-    def __init__(self, run: Run, cluster_kind: str) -> None:
+    def __init__(self, run: RunningTopology, cluster_kind: str) -> None:
         super().__init__(run, cluster_kind, self._stop_in_background)
+        #: What runs, for whatever is not offered here by name.
         self.run = run
         #: What ends with it.
         self.started = ExitStack()
@@ -42,6 +43,11 @@ class Handle(Steering):
         self.ending = threading.Lock()
         self._over = threading.Event()
         self._drained = False
+
+    @property
+    def changes(self) -> Changes:
+        """What carries out plans that a program has made itself; the actions above wait in line for it."""
+        return self.run.changes
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until all sources have ended and everything has reached the sinks, or it was stopped (True), or the time
@@ -110,7 +116,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         launched = starting.enter_context(
-            launch(
+            started(
                 definition,
                 choice,
                 wanted,

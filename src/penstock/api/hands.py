@@ -12,14 +12,14 @@ from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, policy
 from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time
-from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
+from penstock.running import RunningTopology
 
 
 class SteeringHands:
     """Implements `autoscaler.loop.Hands`."""
 
-    def __init__(self, run: Run, steering: Steering, goal: Goal, strategy: str) -> None:
+    def __init__(self, run: RunningTopology, steering: Steering, goal: Goal, strategy: str) -> None:
         self._run = run
         self._steering = steering
         self._goal = goal
@@ -48,7 +48,9 @@ class SteeringHands:
         self._run.happened(kind, reason, "controller", self._strategy)
 
 
-def controller_of(run: Run, steering: Steering, goal: Goal, strategy: str, guards: Sequence[Guard] = ()) -> Controller:
+def controller_of(
+    run: RunningTopology, steering: Steering, goal: Goal, strategy: str, guards: Sequence[Guard] = ()
+) -> Controller:
     """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
     starts anew with every change."""
     hands = SteeringHands(run, steering, goal, strategy)

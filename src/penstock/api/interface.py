@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-import penstock
 from penstock.api import request_models as requests
 from penstock.api.gate import Gate, refusal
 from penstock.api.prometheus import CONTENT_TYPE, exposition
@@ -19,6 +18,7 @@ from penstock.api.request_models import Problem
 from penstock.errors import PenstockError
 from penstock.monitor.history import POINTS
 from penstock.monitor.series import By
+from penstock.version import VERSION
 
 Json = dict[str, Any]
 #: The longest that a question waits for an answer: a client asks again.
@@ -107,7 +107,7 @@ def interface(steering: Steerable, token: str) -> FastAPI:
     """The application. Only /healthz and the description of the interface itself can be read without the token."""
     app = FastAPI(
         title="Penstock control interface",
-        version=penstock.__version__,
+        version=VERSION,
         description="Reads and steers one running topology. Times are seconds since the epoch, rates rows a second.",
         responses=PROBLEMS,
         docs_url=None,  # these pages would load scripts from elsewhere

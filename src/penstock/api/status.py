@@ -6,14 +6,14 @@ import os
 from typing import Any
 
 from penstock.clock import run_time, shown
-from penstock.engine.run.run import Run
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot
+from penstock.running import RunningTopology
 from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 
-def status_of(run: Run, cluster_kind: str) -> dict[str, Any]:
+def status_of(run: RunningTopology, cluster_kind: str) -> dict[str, Any]:
     """Rates and latency are those of the last ten seconds, utilisation and capacity those of the sliding window."""
-    snapshot, usable = run.snapshot(), run.host.slots.usable()
+    snapshot, usable = run.snapshot(), run.usable_slots
     return {
         "topology": run.definition.name,
         "state": "paused" if run.paused else "running",
@@ -29,13 +29,13 @@ def status_of(run: Run, cluster_kind: str) -> dict[str, Any]:
                     for slot in machine.slots
                 ],
             }
-            for machine in run.host.cluster.machines
+            for machine in run.cluster.machines
         ],
         "operators": [_operator(run, operator, snapshot) for operator in run.definition.operators],
         "sinks": [_sink(run, sink) for sink in run.definition.sinks],
         "complete": snapshot.complete,
-        "as_planned": run.arrangement.requested == run.placement,
-        "unplaced": run.host.unplaced_because or None,
+        "as_planned": run.placements.requested == run.placements.planned,
+        "unplaced": run.unplaced_because or None,
     }
 
 
@@ -50,8 +50,8 @@ def _of_slot(name: str, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any]:
-    name, placement = operator.name, run.arrangement.requested
+def _operator(run: RunningTopology, operator: Operator, snapshot: Snapshot) -> dict[str, Any]:
+    name, placement = operator.name, run.placements.requested
     rates, measured = run.statistics.rates(name), snapshot.operators.get(name, OperatorSnapshot(name, operator.kind, 0))
     rows_in, rows_out = run.statistics.totals(name)
     is_source, is_sink = isinstance(operator, Source), isinstance(operator, Sink)
@@ -60,7 +60,7 @@ def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any
         "kind": operator.kind,
         "instances": placement.total(name),
         "placement": {slot.name: count for slot, count in sorted(placement.of(name).items())},
-        "chain": list(run.chaining.chain_of(name)),
+        "chain": list(snapshot.chain_of(name)),
         "tasks": [slot.name for slot in placement.tasks[name]] if name in placement.tasks else None,
         "rows_in_per_second": None if is_source else rates.rows_in,
         "rows_out_per_second": None if is_sink else rates.rows_out,
@@ -73,11 +73,11 @@ def _operator(run: Run, operator: Operator, snapshot: Snapshot) -> dict[str, Any
         "bad_rows": run.statistics.bad_rows(name),
         "late_rows": run.statistics.late_rows(name) if isinstance(operator, Keyed) else None,
         "state": [one.as_json() for one in run.statistics.kept(name)] if isinstance(operator, Keyed) else None,
-        "throttled": run.query(name).intake.throttled,
+        "throttled": run.throttled(name),
     }
 
 
-def _sink(run: Run, sink: Sink) -> dict[str, Any]:
+def _sink(run: RunningTopology, sink: Sink) -> dict[str, Any]:
     latency = run.statistics.recent_latency(sink.name)
     return {
         "name": sink.name,

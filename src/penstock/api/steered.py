@@ -1,4 +1,4 @@
-"""A run that can be steered by whoever finds its control interface, and that steers itself if it has a goal."""
+"""A topology that can be steered by whoever finds its control interface, and that steers itself if it has a goal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.api.hands import controller_of
 from penstock.api.server import served
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
-from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
+from penstock.running import RunningTopology
 from penstock.settings import Settings
 
 
 @contextmanager
 def steered(
-    run: Run,
+    run: RunningTopology,
     cluster_kind: str,
     request_stop: Callable[[bool], object],
     goal: Goal | None = None,
@@ -37,7 +37,7 @@ def found_from_the_start(topology: str, settings: Settings, own_process: bool) -
 
 
 def open_to_others(
-    steering: Steering, run: Run, until_the_end: ExitStack, goal: Goal | None, entry: Entry | None
+    steering: Steering, run: RunningTopology, until_the_end: ExitStack, goal: Goal | None, entry: Entry | None
 ) -> None:
     """Serve the control interface, and start a controller if there is a goal."""
     if run.settings.control == "on":

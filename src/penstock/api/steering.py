@@ -11,15 +11,13 @@ from penstock.api.decisions import Decisions
 from penstock.api.operations import Operation, Operations, State
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.api.status import status_of
-from penstock.autoscaler.effect import Measuring
+from penstock.autoscaler.effect import EndedOperation, Measuring
 from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.policy import View, view_of
 from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
 from penstock.clock import meant, shown, wall_time
-from penstock.cluster.model import Slot
-from penstock.engine.change.changes import Changes
-from penstock.engine.run.run import Run
+from penstock.cluster.model import Placement, Slot
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.history import POINTS, HistoryQuery
@@ -29,6 +27,8 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import Plan
+from penstock.plans.repair import repair
+from penstock.running import RunningTopology
 from penstock.strategies.mapping import NoRoom
 from penstock.strategies.mapping.chains import why_apart
 from penstock.strategies.rules import Rules
@@ -43,14 +43,14 @@ Json = dict[str, Any]
 class Steering:
     """One running topology. Any thread may call it; what changes something is done one after the other."""
 
-    def __init__(self, run: Run, cluster_kind: str, request_stop: Callable[[bool], object]) -> None:
+    def __init__(self, run: RunningTopology, cluster_kind: str, request_stop: Callable[[bool], object]) -> None:
         """`request_stop` is told whether to drain, and returns at once."""
         self._run = run
         self._kind = cluster_kind
         self._request_stop = request_stop
-        self._changes = Changes(run)
+        self._changes = run.changes
         self._measuring = Measuring(run)
-        self._decisions = Decisions(self.view, lambda: self._changes.planned)
+        self._decisions = Decisions(self.view, self._planned_placement)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
@@ -75,12 +75,13 @@ class Steering:
     def placement(self) -> Json:
         """What was decided, what is asked of Spark on the slots there are, and what Spark did in the newest batches."""
         run = self._run
-        seen = {one.name: run.observed(one.name) for one in run.definition.operators}
+        placements = run.placements
+        seen = {one.name: placements.observed(one.name) for one in run.definition.operators}
         return {
-            "planned": placement_as_json(run.placement),
-            "requested": placement_as_json(run.arrangement.requested),
+            "planned": placement_as_json(placements.planned),
+            "requested": placement_as_json(placements.requested),
             "observed": {name: None if one is None else one.as_json() for name, one in seen.items()},
-            "machines": [machine_as_json(machine) for machine in run.host.cluster.machines],
+            "machines": [machine_as_json(machine) for machine in run.cluster.machines],
         }
 
     def history(
@@ -97,11 +98,10 @@ class Steering:
         end = wall_time() if until is None else until
         if not since < end:
             raise PenstockError("BAD_REQUEST", f"the time from {since} to {end} is none.", "Give since before until.")
-        store = self._run.monitor.store
-        if store is None:
-            raise PenstockError("NO_HISTORY", "nothing is written down here.", "Run it with the setting monitoring=on.")
         query = HistoryQuery(tuple(metrics), self._noted_at(since), self._noted_at(end), by, operator, points)
-        series = store.history(query)
+        series = self._run.history(query)
+        if series is None:
+            raise PenstockError("NO_HISTORY", "nothing is written down here.", "Run it with the setting monitoring=on.")
         for one in series:
             one.times = [shown(at) if at >= self._run.started_at else at for at in one.times]
         return {"since": since, "until": end, "by": by, "series": [one.as_json() for one in series]}
@@ -179,7 +179,7 @@ class Steering:
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """What a policy decides on, all of it on one snapshot."""
-        return view_of(self._planned(), self._run.settings, self._run.host.provider, request)
+        return view_of(self._planned(), self._run.settings, self._run, request)
 
     def set_instances(
         self, operator: str, count: int | None = None, slots: Mapping[str, int] | None = None, dry_run: bool = False
@@ -190,7 +190,7 @@ class Steering:
             raise PenstockError("BAD_REQUEST", "give either a number or slots.", "One of them says where they are.")
 
         def propose() -> Proposal:
-            placement, cluster, settings = self._run.placement, self._run.host.cluster, self._run.settings
+            placement, cluster, settings = self._run.placements.planned, self._run.cluster, self._run.settings
             if slots is not None:
                 wanted = {self._slot(name): number for name, number in slots.items()}
                 return Proposal(plans.set_instances(placement, operator, wanted))
@@ -326,8 +326,10 @@ class Steering:
         return outcome
 
     def _ended(self, operation: Operation) -> None:
-        if operation.state is State.DONE:
-            self._measuring.ended(operation)
+        if operation.state is State.DONE and operation.began_at is not None:
+            self._measuring.ended(
+                EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
+            )
         if operation.error is not None:
             self._refused(operation.error, operation.action, operation.cause)
 
@@ -337,13 +339,16 @@ class Steering:
     def _planned(self) -> Snapshot:
         """What is measured, with the placement as it was decided: a slot that is lost for a moment is no reason to
         decide for another one for good."""
-        return replace(self._run.snapshot(), placement=self._changes.planned)
+        return replace(self._run.snapshot(), placement=self._planned_placement())
+
+    def _planned_placement(self) -> Placement:
+        return repair(self._run.placements.planned, self._run.cluster.slots)
 
     def _rules(self, alpha: float | None = None) -> Rules:
         return Rules.of(self._run.settings, alpha)
 
     def _slot(self, name: str) -> Slot:
-        known = {slot.name: slot for slot in self._run.host.cluster.slots}
+        known = {slot.name: slot for slot in self._run.cluster.slots}
         if name not in known:
             raise PenstockError("NO_SUCH_SLOT", f'there is no slot "{name}".', f"The slots are: {', '.join(known)}.")
         return known[name]

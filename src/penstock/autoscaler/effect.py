@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from penstock.api.operations import Operation
 from penstock.autoscaler.measure import Measurement, measure
 from penstock.autoscaler.timeline import Timeline
 from penstock.clock import run_time, shown
-from penstock.engine.run.run import Run
 from penstock.monitor.events import EventKind
+from penstock.running.topology import Events, Identity, Measurements
 
-#: The actions of which it is of interest.
+#: The actions whose effect is measured.
 MEASURED = ("scale-out", "scale-in", "set-instances")
 
 
-class Measuring:
-    """Hears of the operations of one run. What is not yet over at the end is measured with what there is."""
+@dataclass(frozen=True)
+class EndedOperation:
+    """An operation that was done: what of it matters here."""
 
-    def __init__(self, run: Run) -> None:
+    id: int
+    action: str
+    #: The id of the event that tells of the request.
+    cause: str
+    began_at: float
+    ended_at: float | None
+
+
+class MeasuredTopology(Identity, Measurements, Events, Protocol):
+    """What an effect is measured on."""
+
+
+class Measuring:
+    """Hears of the operations of one topology. The effect of one that has just ended when the topology stops is
+    measured with the batches that there are."""
+
+    def __init__(self, run: MeasuredTopology) -> None:
         self._run = run
         self._timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
         self._lock = threading.Lock()
         self._pending: dict[int, threading.Timer] = {}
         run.listen(lambda report: self._timeline.add(report.operator, report.finished, report.rows_in))
 
-    def ended(self, operation: Operation) -> None:
-        if operation.action not in MEASURED or operation.began_at is None:
+    def ended(self, operation: EndedOperation) -> None:
+        if operation.action not in MEASURED:
             return
         timer = threading.Timer(self._run.settings.measure_seconds, self._tell, (operation,))
         timer.daemon = True
@@ -43,10 +59,10 @@ class Measuring:
             timer.cancel()
             timer.function(*timer.args)
 
-    def _tell(self, operation: Operation) -> None:
+    def _tell(self, operation: EndedOperation) -> None:
         with self._lock:
             self._pending.pop(operation.id, None)
-        began, window = operation.began_at or 0.0, self._run.settings.measure_seconds
+        began, window = operation.began_at, self._run.settings.measure_seconds
         samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
         found = measure(samples, began, window)
         fields: dict[str, Any] = asdict(found) | {

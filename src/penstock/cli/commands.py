@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import penstock as package
 from penstock import settings as all_settings
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+from penstock.version import VERSION
 
 if TYPE_CHECKING:
     from penstock.autoscaler.goals import Goal
@@ -33,7 +33,7 @@ class Outcome:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package.__version__, prog_name="penstock", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="penstock", message="%(prog)s %(version)s")
 @click.pass_context
 def penstock(context: click.Context) -> None:
     """Elastic stream processing on Spark: a topology of operators that scales while it runs."""

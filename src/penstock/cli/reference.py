@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import get_args
 
-from penstock import settings
+from penstock import PUBLIC, plans, settings
 from penstock.errors import ERRORS
 from penstock.monitor.metric import METRICS
 
 _MADE = "<!-- Made by `make docs` from the code. Do not edit. -->"
+_PYTHON = f"""\
+{_MADE}
+
+# Penstock from Python
+
+These names are the public interface. A program needs no other module of Penstock, and no other module is promised to
+stay as it is.
+"""
+_PLANS = """\
+The handle asks for a change by name, and waits in line. A program can also make plans and carry them out itself:
+
+    from penstock import plans
+
+    with penstock.run(topology, cluster="standalone", machines=2) as running:
+        a, b = running.run.cluster.slots
+        planned = running.run.placements.planned
+        outcome = running.changes.carry_out(plans.set_instances(planned, "split", {a: 1, b: 3}))
+        running.changes.carry_out(plans.move_tasks("count", {0: b, 4: b}))
+        running.changes.carry_out(plans.add_machines(running.run.upcoming(1)))
+        running.changes.carry_out(plans.set_tasks("count", 16))
+
+`carry_out` returns when Spark was seen to run the plan, or when Penstock has rolled it back: `outcome.status` and
+`outcome.reason` say which and why, `outcome.steps` how long each step took, and `outcome.placed.moves` from where to
+where each task went, with how many bytes of state and how long its operator stood still. A plan that cannot be is
+refused with a named error, and nothing has changed then. While another change is under way, the error is `BUSY`.
+`changes.leads_to(plan)` says where a plan leads and changes nothing. `changes.cheapest_tasks("count", a, b, 2)` says
+which two tasks on slot `a` cost the least to move to `b`: tasks that have been there already, then the smallest.
+
+`running.run` is a `RunningTopology`: definition, settings, cluster, snapshot, placements (planned, requested,
+observed), events, statistics, changes, pause and stop. `penstock.testing.RecordingTopology` is one without Spark.
+"""
 
 
 def settings_page() -> str:
@@ -49,9 +82,44 @@ def metrics_page() -> str:
     )
 
 
+def python_page() -> str:
+    names = _table(("name of `penstock`", "meaning"), ([f"`{name}`", meaning] for name, (_, meaning) in PUBLIC.items()))
+    functions = {name: getattr(plans, name) for name in plans.__all__ if name.islower()}
+    rows = ([f"`plans.{name}{_arguments(made)}`", _first_sentence(made)] for name, made in functions.items())
+    actions = ", ".join(f"`{action.__name__}`" for action in get_args(plans.Action))
+    return "\n".join(
+        [
+            _PYTHON,
+            *names,
+            "",
+            "## Plans of one's own",
+            "",
+            _PLANS,
+            *_table(("plan", "meaning"), rows),
+            "",
+            f"A plan may also be put together from actions: `plans.Plan((...), reason)` with {actions}. Carrying a "
+            "plan out twice is carrying it out once.",
+            "",
+        ]
+    )
+
+
+def _arguments(function: Callable[..., object]) -> str:
+    return f"({', '.join(inspect.signature(function).parameters)})"
+
+
+def _first_sentence(documented: object) -> str:
+    return " ".join((inspect.getdoc(documented) or "").split()).partition(". ")[0].rstrip(".") + "."
+
+
 def pages() -> Mapping[str, str]:
     """File name -> content."""
-    return {"settings.md": settings_page(), "errors.md": errors_page(), "metrics.md": metrics_page()}
+    return {
+        "settings.md": settings_page(),
+        "errors.md": errors_page(),
+        "metrics.md": metrics_page(),
+        "python.md": python_page(),
+    }
 
 
 def _settings() -> list[dict[str, str]]:
@@ -59,9 +127,12 @@ def _settings() -> list[dict[str, str]]:
 
 
 def _page(title: str, text: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    table = [headings, ("---" for _ in headings), *rows]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
-    return "\n".join([_MADE, "", f"# {title}", "", text, "", *lines, ""])
+    return "\n".join([_MADE, "", f"# {title}", "", text, "", *_table(headings, rows), ""])
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    table = [list(headings), ["---" for _ in headings], *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.api.discovery import Entry
+from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
@@ -18,9 +19,8 @@ from penstock.cli.summary import Summary, nothing_ran, summarize
 from penstock.cli.summary_page import end
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
-from penstock.engine.run.launching import launch
-from penstock.engine.run.run import Run
 from penstock.errors import PenstockError
+from penstock.running import RunningTopology
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -62,7 +62,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
 
 def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | None) -> tuple[Summary, int]:
     try:
-        with launch(
+        with started(
             order.definition,
             order.choice,
             order.settings,
@@ -95,7 +95,9 @@ def _tell_of_the_end(entry: Entry | None, how: str) -> None:
 class Watch:
     """A run from its first row to its last."""
 
-    def __init__(self, run: Run, order: Order, screen: Screen, stops: StopRequests, steering: Steering) -> None:
+    def __init__(
+        self, run: RunningTopology, order: Order, screen: Screen, stops: StopRequests, steering: Steering
+    ) -> None:
         self.run = run
         self.order = order
         self.screen = screen

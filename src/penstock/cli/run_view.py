@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from penstock.cli.view import Latency, OperatorView, View
 from penstock.clock import run_time
-from penstock.engine.run.run import Run
+from penstock.running import RunningTopology
 from penstock.topology.definition import Operator, Sink, Source
 
 
-def view_of(run: Run, cluster: str, seconds: float | None, stopping: str = "") -> View:
+def view_of(run: RunningTopology, cluster: str, seconds: float | None, stopping: str = "") -> View:
     return View(
         topology=run.definition.name,
         cluster=cluster,
         elapsed=run_time() - run.started_at,
         seconds=seconds,
         operators=tuple(_operator(run, operator) for operator in run.definition.operators),
-        unplaced_because=run.host.unplaced_because,
+        unplaced_because=run.unplaced_because,
         stopping=stopping,
     )
 
 
-def waiting_rows(run: Run) -> int:
+def waiting_rows(run: RunningTopology) -> int:
     """Rows that are on their way: what a stop that drains waits for."""
     return sum(run.backlog(one.name) for one in run.definition.operators if not isinstance(one, Source))
 
 
-def _operator(run: Run, operator: Operator) -> OperatorView:
+def _operator(run: RunningTopology, operator: Operator) -> OperatorView:
     name, rates = operator.name, run.statistics.rates(operator.name)
     return OperatorView(
         name=name,
         kind=operator.kind,
-        places={slot.name: count for slot, count in sorted(run.placement.of(name).items())},
+        places={slot.name: count for slot, count in sorted(run.placements.planned.of(name).items())},
         rows_in=None if isinstance(operator, Source) else rates.rows_in,
         rows_out=None if isinstance(operator, Sink) else rates.rows_out,
         backlog=run.backlog(name),
         batch_seconds=rates.batch_seconds,
         bad_rows=run.statistics.bad_rows(name),
         late_rows=run.statistics.late_rows(name),
-        throttled=run.query(name).intake.throttled,
+        throttled=run.throttled(name),
         latency=_latency(run, name) if isinstance(operator, Sink) else None,
     )
 
 
-def _latency(run: Run, sink: str) -> Latency:
+def _latency(run: RunningTopology, sink: str) -> Latency:
     found = run.statistics.recent_latency(sink)
     return Latency(found.p50, found.p99)

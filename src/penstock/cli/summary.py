@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.where import Places, places_of
 from penstock.clock import run_time
-from penstock.engine.run.run import Run
 from penstock.monitor.kept_state import KeptState, left_inside
 from penstock.monitor.live import Latency, OperatorRates
+from penstock.running import Places, RunningTopology
 from penstock.topology.definition import Sink, Source
 
 
@@ -131,22 +130,22 @@ def nothing_ran(topology: str, cluster: str) -> Summary:
     return Summary(topology, cluster, {}, 0.0, (), drained=True)
 
 
-def summarize(run: Run, cluster: str, drained: bool) -> Summary:
+def summarize(run: RunningTopology, cluster: str, drained: bool) -> Summary:
     """To be taken before the run is stopped."""
     return Summary(
         topology=run.definition.name,
         cluster=cluster,
-        machines={machine.name: len(machine.slots) for machine in run.host.cluster.machines},
+        machines={machine.name: len(machine.slots) for machine in run.cluster.machines},
         seconds=run_time() - run.started_at,
         operators=tuple(_operator(run, operator.name) for operator in run.definition.operators),
         drained=drained,
-        unplaced_because=run.host.unplaced_because,
+        unplaced_because=run.unplaced_because,
         resumable=not run.state.temporary,
         unknown_inside=tuple(run.unknown_inside()),
     )
 
 
-def _operator(run: Run, name: str) -> OperatorSummary:
+def _operator(run: RunningTopology, name: str) -> OperatorSummary:
     operator, statistics = run.definition.operator(name), run.statistics
     (rows_in, rows_out), rates = statistics.totals(name), statistics.whole_run(name)
     if isinstance(operator, Source):
@@ -155,13 +154,13 @@ def _operator(run: Run, name: str) -> OperatorSummary:
     return OperatorSummary(
         name=name,
         kind=operator.kind,
-        instances=run.placement.total(name),
+        instances=run.placements.planned.total(name),
         rows_in=rows_in,
         rows_out=rows_out,
         rates=rates,
         bad_rows=statistics.bad_rows(name),
         backlog=run.backlog(name),
-        places=places_of(run, name),
+        places=run.placements.places(name),
         late_rows=statistics.late_rows(name),
         kept=statistics.kept(name),
         latency=statistics.latency(name) if isinstance(operator, Sink) else None,

@@ -1,4 +1,4 @@
-"""From the report of a micro-batch to its sample. The report says what the bundles saw, the circumstances what only the
+"""From the report of a micro-batch to its sample. The report says what the bundles saw, `DriverKnowledge` what only the
 driver knows."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TASK = "task/"
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class DriverKnowledge:
     """What only the driver knows of a micro-batch; what it does not know either stays None."""
 
     #: Channel -> stream, of the operator's inputs.
@@ -49,7 +49,7 @@ def waiting(rows: int, size: int, oldest_born: float | None, at: float) -> Waiti
     return Waiting(rows, size, None if oldest_born is None else max(at - oldest_born, 0.0))
 
 
-def sample_of(report: BatchReport, known: Circumstances) -> Sample:
+def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
     by_slot: dict[str, list[BundleReport]] = {}
     for bundle in report.bundles:
         by_slot.setdefault(place_of(bundle, known.executors, known.tasks), []).append(bundle)
@@ -85,7 +85,7 @@ def place_of(bundle: BundleReport, executors: Mapping[str, str], tasks: Sequence
     return UNKNOWN_SLOT if bundle.by_spark_sql else bundle.slot
 
 
-def _work(slot: str, bundles: Sequence[BundleReport], known: Circumstances) -> SlotWork:
+def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) -> SlotWork:
     by_sql = any(bundle.by_spark_sql for bundle in bundles)
     return SlotWork(
         slot=slot,
@@ -113,20 +113,20 @@ def _memory_of_processes(bundles: Iterable[BundleReport]) -> int | None:
     return sum(most.values()) if most else None
 
 
-def _rows_in(report: BatchReport, known: Circumstances) -> dict[str, int] | None:
+def _rows_in(report: BatchReport, known: DriverKnowledge) -> dict[str, int] | None:
     if known.rows_by_channel is not None:
         return _by_stream(known.rows_by_channel, known)
     return _counted(report.bundles, known)
 
 
-def _counted(bundles: Sequence[BundleReport], known: Circumstances) -> dict[str, int] | None:
+def _counted(bundles: Sequence[BundleReport], known: DriverKnowledge) -> dict[str, int] | None:
     """Rows by stream as the bundles counted them; None where one did not: Spark SQL, or an older Penstock."""
     if any(bundle.by_spark_sql or (bundle.rows_in and not bundle.rows_by_channel) for bundle in bundles):
         return None if known.streams else {}
     return _by_stream(sums(bundle.rows_by_channel for bundle in bundles), known)
 
 
-def _by_stream(channels: Mapping[str, int], known: Circumstances) -> dict[str, int]:
+def _by_stream(channels: Mapping[str, int], known: DriverKnowledge) -> dict[str, int]:
     """Every stream of the operator is in it: nothing read of one is 0 rows, which is known."""
     return {stream: channels.get(channel, 0) for channel, stream in known.streams.items()}
 

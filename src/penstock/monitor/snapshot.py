@@ -157,6 +157,10 @@ class Snapshot:
         """What a strategy that needs these metrics has to do without."""
         return tuple(gap for gap in self.gaps if not gap.metric or gap.metric in metrics)
 
+    def chain_of(self, operator: str) -> tuple[str, ...]:
+        """The operators that run as one with this one, itself among them."""
+        return next((chain for chain in self.chains if operator in chain), (operator,))
+
     @property
     def sinks(self) -> Mapping[str, OperatorSnapshot]:
         """Their rate is the throughput."""

@@ -57,7 +57,7 @@ def set_tasks(operator: str, tasks: int) -> Plan:
 
 
 def add_machines(machines: Collection[Machine]) -> Plan:
-    """Machines, with nothing on them yet: see `Provider.upcoming` for which."""
+    """Machines, with nothing on them yet: see `RunningTopology.upcoming` for which."""
     return Plan(tuple(AddMachine(machine) for machine in machines), "machines were to be added")
 
 

@@ -13,7 +13,9 @@ from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
+from penstock.plans.repartition import Repartition, check_repartition, with_tasks
 from penstock.strategies.mapping.round_robin import round_robin
+from penstock.strategies.mapping.tasks import deal_tasks
 from penstock.topology.definition import TopologyDefinition
 
 
@@ -83,6 +85,17 @@ class RecordingEngine:
             if isinstance(action, MoveTask)
         )
         return Placed(moves, tuple(interruptions.values()))
+
+    def dealt_anew(self, operator: str, tasks: int) -> Placement:
+        planned = self.planned
+        return Placement(planned.instances, {**planned.tasks, operator: deal_tasks(tasks, planned.of(operator))})
+
+    def cut_anew(self, operator: str, tasks: int) -> Repartition:
+        was = check_repartition(self.definition, operator, tasks, self.planned.total(operator)).tasks
+        self._call(f"cut {operator} into {tasks} tasks")
+        self.planned = self.dealt_anew(operator, tasks)
+        self.definition = with_tasks(self.definition, {operator: tasks})
+        return Repartition(operator, was, tasks, 0.0, 0.0)
 
     def restore(self, placement: Placement) -> None:
         self._call("restore")

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_steering import PROPOSAL
-from monitor_fakes import DEFINITION
+from monitor_fakes import CLUSTER, DEFINITION
 
 from penstock.api.operations import Operation, State
 from penstock.api.steering import Steering
-from penstock.autoscaler.effect import Measuring
+from penstock.autoscaler.effect import EndedOperation, Measuring
+from penstock.clock import run_time
+from penstock.monitor.events import Event
 from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
+from penstock.testing import RecordingTopology
 
 FAULT = Outcome(PROPOSAL.plan, Status.ROLLED_BACK, "CLUSTER_FAILED: it died", error="CLUSTER_FAILED")
 CANCELLED = Outcome(PROPOSAL.plan, Status.ROLLED_BACK, "CANCELLED: it was cancelled", error="CANCELLED")
 DONE = Outcome(PROPOSAL.plan, Status.DONE, "as planned", seconds=2.0)
 
 
-class FakeRun:
-    """As much of a run as steering needs for this."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.definition = DEFINITION
-        self.settings = Settings(**settings)
-        self.started_at = time.time() - 1000
-        self.listeners: list[Any] = []
-        self.told: list[tuple[str, str, dict[str, Any]]] = []
-
-    def listen(self, listener: Any) -> None:
-        self.listeners.append(listener)
-
-    def happened(self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Any = None) -> Any:
-        self.told.append((str(kind), reason, dict(fields or {})))
-        return SimpleNamespace(id=len(self.told))
-
-    def publish(self, operator: str, at: float, rows: int) -> None:
-        for listener in self.listeners:
-            listener(SimpleNamespace(operator=operator, finished=at, rows_in=rows))
-
-
-def operation(began: float | None = None) -> Operation:
-    made = Operation(1, "scale-out", {}, lambda: PROPOSAL, time.time(), cause="7")
-    made.proposal, made.began_at, made.state = PROPOSAL, began, State.RUNNING
+def topology(**settings: Any) -> RecordingTopology:
+    made = RecordingTopology(DEFINITION, CLUSTER, Settings(**settings))
+    made.started_at -= 1000
     return made
 
 
-def carried_out(run: FakeRun, *outcomes: Outcome) -> tuple[Outcome, int]:
+def told(run: RecordingTopology) -> list[Event]:
+    """What happened after the start."""
+    return run.events.since(1)
+
+
+def operation() -> Operation:
+    made = Operation(1, "scale-out", {}, lambda: PROPOSAL, run_time(), cause="7")
+    made.proposal, made.began_at, made.state = PROPOSAL, run_time(), State.RUNNING
+    return made
+
+
+def carried_out(run: RecordingTopology, *outcomes: Outcome) -> tuple[Outcome, int]:
     """What comes of it, and how often it was begun."""
-    steering = Steering(run, "standalone", lambda drain: None)  # type: ignore[arg-type]
     left = list(outcomes)
-    steering._changes.carry_out = lambda plan: left.pop(0)  # type: ignore[method-assign]
+    run.changes.carry_out = lambda plan: left.pop(0)  # type: ignore[method-assign]
+    steering = Steering(run, "standalone", lambda drain: None)
     try:
         return steering._carry_out(operation()), len(outcomes) - len(left)
     finally:
@@ -61,44 +51,43 @@ def carried_out(run: FakeRun, *outcomes: Outcome) -> tuple[Outcome, int]:
 
 
 def test_a_fault_has_it_begun_again() -> None:
-    run = FakeRun()
+    run = topology()
     assert carried_out(run, FAULT, DONE) == (DONE, 2)
-    assert [kind for kind, _, _ in run.told] == ["decision", "fault", "action"]
-    assert "begun again: CLUSTER_FAILED: it died" in run.told[1][1]
+    assert [event.kind for event in told(run)] == ["decision", "fault", "action"]
+    assert "begun again: CLUSTER_FAILED: it died" in told(run)[1].reason
 
 
 def test_not_more_often_than_the_setting_says() -> None:
-    assert carried_out(FakeRun(scaling_attempts=3), FAULT, FAULT, FAULT, DONE) == (FAULT, 3)
-    assert carried_out(FakeRun(scaling_attempts=1), FAULT, DONE) == (FAULT, 1)
+    assert carried_out(topology(scaling_attempts=3), FAULT, FAULT, FAULT, DONE) == (FAULT, 3)
+    assert carried_out(topology(scaling_attempts=1), FAULT, DONE) == (FAULT, 1)
 
 
 def test_what_was_cancelled_is_not_begun_again() -> None:
-    assert carried_out(FakeRun(), CANCELLED, DONE) == (CANCELLED, 1)
+    assert carried_out(topology(), CANCELLED, DONE) == (CANCELLED, 1)
 
 
 def test_throughput_before_and_after_is_told() -> None:
-    run, now = FakeRun(measure_seconds=20), time.time()
-    measuring = Measuring(run)  # type: ignore[arg-type]
+    run, now = topology(measure_seconds=20), run_time()
+    measuring = Measuring(run)
     for second in range(80):
-        run.publish("out", now - 80 + second, 100 if second < 40 else 200)
-        run.publish("work", now - 80 + second, 10_000)
-    measuring.ended(operation(began=now - 40))
-    assert run.told == [], "what it brought has to show first"
+        run.publish("out", 100 if second < 40 else 200, at=now - 80 + second)
+        run.publish("work", 10_000, at=now - 80 + second)
+    measuring.ended(EndedOperation(1, "scale-out", "7", began_at=now - 40, ended_at=now))
+    assert told(run) == [], "what it brought has to show first"
     measuring.close()
-    [(kind, reason, fields)] = run.told
-    assert kind == "notice"
-    assert fields["before"] == pytest.approx(300, rel=0.05), "a row of this sink counts three times"
-    assert fields["after"] == pytest.approx(600, rel=0.01), "the batch that is under way is not a loss"
-    assert fields["time_at_zero"] == 0
-    assert reason.startswith("throughput from ")
-    assert len(fields["timeline"]) == pytest.approx(59, abs=1)
+    [event] = told(run)
+    assert event.kind == "notice"
+    assert event.cause == "7"
+    assert event.fields["before"] == pytest.approx(300, rel=0.05), "a row of this sink counts three times"
+    assert event.fields["after"] == pytest.approx(600, rel=0.01), "the batch that is under way is not a loss"
+    assert event.fields["time_at_zero"] == 0
+    assert event.reason.startswith("throughput from ")
+    assert len(event.fields["timeline"]) == pytest.approx(59, abs=1)
 
 
 def test_moves_are_not_measured() -> None:
-    run = FakeRun()
-    measuring = Measuring(run)  # type: ignore[arg-type]
-    moved = operation(began=time.time())
-    moved.action = "move"
-    measuring.ended(moved)
+    run = topology()
+    measuring = Measuring(run)
+    measuring.ended(EndedOperation(1, "move", "7", began_at=run_time(), ended_at=None))
     measuring.close()
-    assert run.told == []
+    assert told(run) == []

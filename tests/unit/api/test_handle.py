@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,8 @@ import pytest
 from penstock import Settings, Topology, sinks, sources
 from penstock.api import handle as module
 from penstock.api.handle import Handle
+from penstock.cluster.model import Cluster
+from penstock.testing import RecordingTopology
 
 
 def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,9 +23,8 @@ def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkey
     ended = threading.Event()
 
     @contextmanager
-    def launch(definition: Any, *words: object, **more: object) -> Iterator[Any]:
-        fields = {"definition": definition, "settings": Settings(), "how_it_ended": "", "listen": lambda listener: None}
-        yield SimpleNamespace(**fields, stop=lambda drain: drain)
+    def started(definition: Any, *words: object, **more: object) -> Iterator[Any]:
+        yield RecordingTopology(definition, Cluster.of(["a"], 1))
         ended.set()
 
     def open_to_others(handle: Handle, run: Any, until_the_end: ExitStack, *more: object) -> None:
@@ -32,7 +32,7 @@ def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkey
         [stopping] = [one for one in threading.enumerate() if one.name == "penstock-stop"]
         stopping.join(1.0)  # as long as it takes to go wrong; now it waits for the start
 
-    monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(module, "started", started)
     monkeypatch.setattr(module, "open_to_others", open_to_others)
     handle = module.run(topology, settings=Settings(control="off"))
     assert handle._over.wait(10)

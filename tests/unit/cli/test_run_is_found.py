@@ -42,14 +42,14 @@ def launching(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None = N
     seen: list[Running] = []
 
     @contextmanager
-    def launch(*words: object, **more: object) -> Iterator[Any]:
+    def started(*words: object, **more: object) -> Iterator[Any]:
         seen.extend(all_running())
         if problem is not None:
             raise problem
         yield SimpleNamespace(stop=lambda drain: True)
         seen.extend(all_running())  # Spark is being stopped, and the state is not free yet
 
-    monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(module, "started", started)
     return seen
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from penstock.cli.summary import OperatorSummary, Summary, nothing_ran
 from penstock.cli.summary_page import print_summary, verdict
-from penstock.cli.where import BundlePlace, Places, TaskPlace
 from penstock.monitor.kept_state import KeptState, Kind
 from penstock.monitor.live import Latency, OperatorRates
+from penstock.running import BundlePlace, Places, TaskPlace
 
 RIGHT = Places((BundlePlace("m1/0", 2, "0", ("0",)),), (), {"m1/0": ("0",)})
 IDLE = Places((BundlePlace("m1/0", 2, "0", ("0",)), BundlePlace("m2/0", 1, "1", ())), (), {"m1/0": ("0",)})

@@ -10,7 +10,7 @@ from monitor_fakes import DEFINITION
 from penstock.channels.records import NewSegment
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
-from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
+from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
 
 
 def bundle(slot: str, rows: int = 10, **more: Any) -> BundleReport:
@@ -41,14 +41,14 @@ def report(*bundles: BundleReport, rows: int | None = None, operator: str = "wor
 
 def test_channels_become_streams() -> None:
     assert streams_of(DEFINITION, "out") == {"work.out": "work->out", "rows.out": "rows->out"}
-    known = Circumstances(streams=streams_of(DEFINITION, "out"))
+    known = DriverKnowledge(streams=streams_of(DEFINITION, "out"))
     sample = sample_of(report(bundle("a/0", rows_by_channel={"work.out": 10})), known)
     assert sample.rows_in == {"work->out": 10, "rows->out": 0}
     assert sample.slots[0].rows_in == {"work->out": 10, "rows->out": 0}
 
 
 def test_the_bundles_of_a_slot_are_added_up() -> None:
-    known = Circumstances(streams={"rows.out": "rows->work"}, previous_finished=99.5)
+    known = DriverKnowledge(streams={"rows.out": "rows->work"}, previous_finished=99.5)
     sample = sample_of(
         report(
             bundle("a/0", 10, traffic={"a/0": 30, "b/0": 50}, memory=5, pid=1, executor_memory=70),
@@ -67,23 +67,23 @@ def test_the_bundles_of_a_slot_are_added_up() -> None:
 
 
 def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
-    sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), Circumstances())
+    sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), DriverKnowledge())
     assert sample.traffic is None
 
 
 def test_a_process_that_ran_two_bundles_counts_once() -> None:
-    sample = sample_of(report(bundle("a/0", memory=5), bundle("a/0", memory=8)), Circumstances())
+    sample = sample_of(report(bundle("a/0", memory=5), bundle("a/0", memory=8)), DriverKnowledge())
     assert sample.slots[0].memory == 8
 
 
 def test_a_bundle_is_where_its_executor_is() -> None:
-    known = Circumstances(executors={"4": "b/1"})
+    known = DriverKnowledge(executors={"4": "b/1"})
     assert sample_of(report(bundle("a/0", executor="4")), known).slots[0].slot == "b/1"
     assert sample_of(report(bundle("a/0", executor="5")), known).slots[0].slot == "a/0"
 
 
 def test_a_row_of_a_broadcast_counts_once_for_the_operator() -> None:
-    known = Circumstances(streams={"rows.out": "rows->work"}, rows_by_channel={"rows.out": 10})
+    known = DriverKnowledge(streams={"rows.out": "rows->work"}, rows_by_channel={"rows.out": 10})
     parts = [bundle(slot, 10, rows_by_channel={"rows.out": 10}) for slot in ("a/0", "b/0")]
     sample = sample_of(report(*parts, rows=10), known)
     assert (sample.rows, sample.rows_in) == (10, {"rows->work": 10})
@@ -92,7 +92,7 @@ def test_a_row_of_a_broadcast_counts_once_for_the_operator() -> None:
 
 def test_what_spark_sql_does_not_say_is_not_known() -> None:
     tasks = [bundle(f"task/{task}", 0, by_spark_sql=True, busy=0.0, busy_total=0.0, cpu=0.0) for task in range(3)]
-    known = Circumstances(streams={"rows.out": "rows->work"}, tasks=("a/0", "b/0", "a/0"))
+    known = DriverKnowledge(streams={"rows.out": "rows->work"}, tasks=("a/0", "b/0", "a/0"))
     sample = sample_of(report(*tasks, rows=50), known)
     assert {one.slot: one.busy for one in sample.slots} == {"a/0": 1.5, "b/0": 0.75}
     for one in sample.slots:
@@ -101,7 +101,7 @@ def test_what_spark_sql_does_not_say_is_not_known() -> None:
 
 
 def test_what_the_feeds_gave_to_spark_sql_is_known() -> None:
-    known = Circumstances(
+    known = DriverKnowledge(
         streams={"rows.out": "rows->work"}, rows_by_channel={"rows.out": 50}, traffic={("a/0", "b/0"): 400}
     )
     sample = sample_of(report(bundle("task/0", 0, by_spark_sql=True), rows=50), known)
@@ -110,8 +110,8 @@ def test_what_the_feeds_gave_to_spark_sql_is_known() -> None:
 
 
 def test_only_a_sink_has_latency_and_no_bytes_out() -> None:
-    assert sample_of(report(bundle("a/0")), Circumstances()).latency is None
-    sample = sample_of(report(bundle("a/0", 1000), operator="out"), Circumstances(is_sink=True))
+    assert sample_of(report(bundle("a/0")), DriverKnowledge()).latency is None
+    sample = sample_of(report(bundle("a/0", 1000), operator="out"), DriverKnowledge(is_sink=True))
     assert sample.latency is not None
     assert sample.latency.rows == 1000
     assert 2.0 < (sample.latency.mean or 0) < 3.0
@@ -120,7 +120,7 @@ def test_only_a_sink_has_latency_and_no_bytes_out() -> None:
 
 def test_what_the_driver_knows_is_handed_on() -> None:
     levels, state = Levels(101.0, {"rows->work": waiting(5, 40, 90.0, 101.0)}), {0: StateSize(10, None)}
-    known = Circumstances(levels=levels, state=state, overhead_parts={"planning": 0.1})
+    known = DriverKnowledge(levels=levels, state=state, overhead_parts={"planning": 0.1})
     sample = sample_of(report(bundle("a/0")), known)
     assert (sample.levels, sample.state, sample.overhead_parts) == (levels, state, {"planning": 0.1})
     assert levels.backlog["rows->work"].age == 11.0
@@ -132,5 +132,5 @@ def test_the_age_of_what_waits(born: float | None, age: float | None) -> None:
 
 
 def test_an_old_report_is_a_sample_with_less_in_it() -> None:
-    sample = sample_of(report(bundle("a/0")), Circumstances(streams={"rows.out": "rows->work"}))
+    sample = sample_of(report(bundle("a/0")), DriverKnowledge(streams={"rows.out": "rows->work"}))
     assert (sample.rows, sample.rows_in, sample.waiting, sample.slots[0].memory) == (10, None, None, None)

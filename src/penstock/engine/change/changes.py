@@ -11,18 +11,18 @@ from itertools import islice
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.engine.change import repartition
-from penstock.engine.change.repartition import Repartition
 from penstock.engine.run import arrangement
-from penstock.engine.run.observation import Seen
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import SparkInternals
 from penstock.engine.spark.warming import warm_state
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
-from penstock.engine.state.tasks import check_repartition, dealt_anew
+from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
-from penstock.plans.enacting import Enactor, GiveUp, Interruption, Move, Outcome, Placed, Status, Step
-from penstock.plans.plan import MoveTask, Plan, SetInstances, SetTasks, Target, diff
+from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
+from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repair import repair
+from penstock.plans.repartition import CuttingEnactor, Repartition
+from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 POLL = 0.05
@@ -36,50 +36,12 @@ WARM_STATE_SECONDS = 60.0
 USUAL_BATCHES = 5
 
 
-class Changes(Enactor):
-    """Everything that can be changed about a running topology, one thing at a time."""
+class RunChanges(CuttingEnactor):
+    """Implements `penstock.running.Changes`: everything that can be changed about a run, one thing at a time."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(RunningEngine(run))
         self._run = run
-
-    def leads_to(self, plan: Plan) -> Target:
-        """As every plan; and for one that cuts state anew, how its tasks are dealt out then."""
-        match plan.actions:
-            case (SetTasks(operator, tasks),):
-                placement = self._run.placement
-                if self._tasks(operator) != tasks:
-                    check_repartition(self._run.definition, operator, tasks, placement.total(operator))
-                    placement = dealt_anew(placement, operator, tasks)
-                return Target(placement, self._run.host.cluster)
-        return super().leads_to(plan)
-
-    def carry_out(self, plan: Plan) -> Outcome:
-        match plan.actions:
-            case (SetTasks(operator, tasks),):
-                return self._cut_anew(plan, operator, tasks)
-        return super().carry_out(plan)
-
-    def _cut_anew(self, plan: Plan, operator: str, tasks: int) -> Outcome:
-        """It is not rolled back: Spark leaves the state as it was, or has cut it."""
-        if self._tasks(operator) == tasks:
-            return Outcome(plan, Status.NOTHING, f"{operator} has {tasks} tasks already")
-        began = time.monotonic()
-        done = self.repartition(operator, tasks)
-        reason = f"{tasks} tasks, not {done.tasks_before}; the operator stood still for {done.stopped_seconds:.1f} s"
-        steps = (Step(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
-        placed = Placed(interruptions=(Interruption(operator, done.stopped_seconds, None),))
-        return Outcome(plan, Status.DONE, reason, steps, placed, time.monotonic() - began)
-
-    def _tasks(self, operator: str) -> int | None:
-        found = self._run.definition.operator(operator)
-        return found.tasks if isinstance(found, Keyed) else None
-
-    def repartition(self, operator: str, tasks: int) -> Repartition:
-        """Cut the state of a keyed operator into another number of tasks: for more instances than it has tasks. The
-        operator is stopped meanwhile, and the instances stay what and where they are."""
-        with self.exclusively(f'repartition "{operator}" into {tasks} tasks'):
-            return repartition.carry_out(self._run, operator, tasks)
 
     def cheapest_tasks(self, operator: str, origin: Slot, slot: Slot, count: int) -> list[int]:
         """Which tasks of an operator to move from a slot to another: those that have been there, then the smallest."""
@@ -92,7 +54,7 @@ class Changes(Enactor):
 
 
 class RunningEngine:
-    """Implements `enact.Engine` over a run."""
+    """Implements `plans.repartition.CuttingEngine` over a run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -116,6 +78,14 @@ class RunningEngine:
 
     def note(self, change: str) -> None:
         arrangement.note_change(self._run.catalog, change)
+
+    # State
+
+    def dealt_anew(self, operator: str, tasks: int) -> Placement:
+        return dealt_anew(self._run.placement, operator, tasks)
+
+    def cut_anew(self, operator: str, tasks: int) -> Repartition:
+        return repartition.carry_out(self._run, operator, tasks)
 
     # Machines
 
@@ -227,14 +197,14 @@ class RunningEngine:
         )
         return Placed(moves, tuple(interruptions.values()))
 
-    def _await_seen(self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp) -> dict[str, Seen]:
+    def _await_seen(self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp) -> dict[str, Observed]:
         """Wait until a batch of every operator ran where it is now to run; one that has nothing to do runs nowhere. A
         slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
         counted: dict[str, int] = {}
         idle_since: dict[str, float] = {}
-        seen: dict[str, Seen] = {}
+        seen: dict[str, Observed] = {}
         waiting = {name for name in operators if run.query(name).feeds}
         while waiting:
             run.check()
@@ -268,11 +238,11 @@ class RunningEngine:
             time.sleep(POLL)
         return seen
 
-    def _seen(self, operator: str, at: float) -> Seen | None:
+    def _seen(self, operator: str, at: float) -> Observed | None:
         """Where its newest batch ran, if that began after this time."""
         if self._run.host.streams.internals is None:
-            return Seen(0, at, {}) if self._run.statistics.last_started(operator) > at else None
-        seen = self._run.observed(operator)
+            return Observed(0, at, {}) if self._run.statistics.last_started(operator) > at else None
+        seen = self._run.placements.observed(operator)
         return seen if seen is not None and seen.began > at else None
 
     def _lost(self, slots: set[Slot]) -> set[Slot]:

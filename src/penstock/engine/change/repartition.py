@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,30 +18,12 @@ from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import repartition_state
 from penstock.engine.state.sizes import has_unfinished_batch
-from penstock.engine.state.tasks import (
-    begin,
-    check_repartition,
-    dealt_anew,
-    give_up,
-    record_tasks,
-    repartition_failed,
-    with_tasks,
-)
+from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
 from penstock.errors import PenstockError
+from penstock.plans.repartition import Repartition, check_repartition, repartition_failed, with_tasks
 
 #: How often it is tried when Spark finds the last batch cut off.
 ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Repartition:
-    """What it was and what it took: seconds for Spark's rewriting, and seconds without the operator in all."""
-
-    operator: str
-    tasks_before: int
-    tasks_after: int
-    repartition_seconds: float
-    stopped_seconds: float
 
 
 def carry_out(run: Run, operator: str, tasks: int) -> Repartition:

@@ -20,7 +20,7 @@ from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
 from penstock.monitor.sample import Levels, Sample, StateSize
-from penstock.monitor.sampling import Circumstances, sample_of, streams_of, waiting
+from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
@@ -37,7 +37,7 @@ SPARK_PARTS = {
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Monitored:
     """What the monitor has to see of a run, as it is at the moment it looks."""
 
     definition: Callable[[], TopologyDefinition]
@@ -69,7 +69,7 @@ class _Known:
 class Monitoring:
     """The monitor of one run, fed. `published` is called by the queries' threads, everything else by any."""
 
-    def __init__(self, monitor: Monitor, around: Surroundings, sample_seconds: float) -> None:
+    def __init__(self, monitor: Monitor, around: Monitored, sample_seconds: float) -> None:
         self.monitor = monitor
         self._around = around
         self._seconds = sample_seconds
@@ -107,7 +107,7 @@ class Monitoring:
         tasks = around.placement().tasks.get(report.operator, ())
         sample = sample_of(
             report,
-            Circumstances(
+            DriverKnowledge(
                 streams=known.streams,
                 is_sink=isinstance(operator, Sink),
                 executors=around.executors(),

@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from penstock.clock import shown
-from penstock.cluster.model import Placement, Slot
+from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.spark.internals import RanBatch, RanTask
 from penstock.engine.spark.slots import Slots
+from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One operator's newest finished batch. A batch of few rows need not use all instances: what is not seen is not
-    known, and not zero."""
-
-    batch: int
-    #: When the operator asked where its bundles are to be.
-    began: float
-    instances: Mapping[Slot, int]
-    tasks: Mapping[int, Slot] = field(default_factory=dict)
-    #: Executors that stand behind no slot.
-    strangers: frozenset[str] = frozenset()
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "batch": self.batch,
-            "began": shown(self.began),
-            "instances": {slot.name: count for slot, count in sorted(self.instances.items())},
-            "tasks": {str(task): slot.name for task, slot in sorted(self.tasks.items())},
-            "strangers": sorted(self.strangers),
-        }
-
-    def agrees(self, operator: str, placement: Placement) -> bool:
-        """Whether everything ran where the placement says."""
-        places = placement.tasks.get(operator, ())
-        return (
-            not self.strangers
-            and self.instances.keys() <= placement.of(operator).keys()
-            and all(task < len(places) and places[task] == slot for task, slot in self.tasks.items())
-        )
-
-
-def observe(query: OperatorQuery, slots: Slots) -> Seen | None:
+def observe(query: OperatorQuery, slots: Slots) -> Observed | None:
     """None as long as nothing has run, or where Spark does not say (see unplaced.py)."""
     internals = query.environment.streams.internals
     if internals is None or query.query is None:
@@ -61,11 +26,11 @@ def observe(query: OperatorQuery, slots: Slots) -> Seen | None:
         counted = Counter({bundle.slot: 0 for bundle in asked.bundles})
         for bundle in asked.bundles:
             counted[bundle.slot] += bundle.instances
-        return Seen(ran.batch, asked.at, counted)
+        return Observed(ran.batch, asked.at, counted)
     return _seen(query, ran, asked.at, asked.shares, slots)
 
 
-def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bundle]], slots: Slots) -> Seen:
+def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bundle]], slots: Slots) -> Observed:
     stages: dict[int, list[RanTask]] = {}
     for task in ran.tasks:
         stages.setdefault(task.stage, []).append(task)
@@ -91,4 +56,4 @@ def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bund
                 strangers.add(task.executor)
             else:
                 places[task.partition] = slot
-    return Seen(ran.batch, at, dict(instances), places, frozenset(strangers))
+    return Observed(ran.batch, at, dict(instances), places, frozenset(strangers))

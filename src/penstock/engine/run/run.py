@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
 from penstock.clock import run_time, wall_time
-from penstock.cluster.model import Placement
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.engine.query.feeds import Batch, RateFeed
 from penstock.engine.query.frames import Environment
 from penstock.engine.query.query import OperatorQuery
@@ -24,22 +24,24 @@ from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.chores import Chores, Staging
 from penstock.engine.run.keeping import Keeper
 from penstock.engine.run.keyed_plans import keyed_plans
-from penstock.engine.run.measuring import Monitoring, Surroundings
-from penstock.engine.run.observation import Seen, observe
+from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.engine.run.opening import finish_sinks, open_catalog, open_environment, open_monitor
+from penstock.engine.run.places import RunPlacements
 from penstock.engine.run.queries import Queries
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
-from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.kept_record import KeptRecord
+from penstock.engine.state.tasks import recorded_tasks
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.kept_state import left_in_words, left_inside, unknown_in_words
 from penstock.monitor.live import LiveStatistics
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
+from penstock.plans.repartition import with_tasks
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.strategies import mapping
@@ -49,7 +51,8 @@ POLL = 0.05
 
 
 class Run:
-    """One topology on one host. As a context manager: leaving it stops the queries, and drains unless it fails."""
+    """One topology on one host: a `RunningTopology` but for the changes, which `penstock.engine.topology` adds. As a
+    context manager: leaving it stops the queries, and drains unless it fails."""
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Run:
         self.state = state
         self.settings = settings
         self.arrangement = Arrangement(placement or self._dealt(), host.slots.usable)
+        self.placements = RunPlacements(self)
         self._placement_given = placement is not None
         self._forget = tuple(forget)
         self.statistics = LiveStatistics()
@@ -121,6 +125,24 @@ class Run:
         return self._catalog
 
     @property
+    def cluster(self) -> Cluster:
+        return self.host.cluster
+
+    @property
+    def usable_slots(self) -> frozenset[Slot]:
+        return self.host.slots.usable()
+
+    @property
+    def unplaced_because(self) -> str:
+        return self.host.unplaced_because
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return self.host.provider.upcoming(count)
+
+    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
+        return self.host.provider.idle(unused)
+
+    @property
     def placement(self) -> Placement:
         """What the plan says."""
         return self.arrangement.planned
@@ -138,7 +160,7 @@ class Run:
             raise RuntimeError("the topology is not started")
         return self._monitoring
 
-    def start(self, held: Collection[str] = ()) -> Run:
+    def start(self, held: Collection[str] = ()) -> Self:
         """Start all queries and let rows in, but into the operators that are `held` until they are released."""
         self.queries.held = set(held)
         try:
@@ -175,7 +197,7 @@ class Run:
             self.happened("notice", what)
         if what := rewriting.finish(self.host.spark, environment, catalog):
             self.happened("recovery", what)
-        self.definition = task_numbers.with_tasks(declared, task_numbers.recorded_tasks(catalog))
+        self.definition = with_tasks(declared, recorded_tasks(catalog))
         self._environment = dataclasses.replace(environment, definition=self.definition)
         operators = [operator.name for operator in self.definition.operators]
         self._chores = Chores(environment.channels, catalog, operators, self._staging)
@@ -190,7 +212,7 @@ class Run:
             self.happened("recovery", told)
 
     def _open_monitoring(self, environment: Environment) -> Monitoring:
-        around = Surroundings(
+        around = Monitored(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
             channels=environment.channels,
@@ -257,6 +279,10 @@ class Run:
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
         measured = self._measurements().snapshot()
         return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
+
+    def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
+        store = self.monitor.store
+        return None if store is None else store.history(query)
 
     # Beside the queries
 
@@ -325,16 +351,8 @@ class Run:
         inputs = {channel for feed in query.feeds for channel in getattr(feed, "position", {})}
         return sum(self.channels.backlog(operator, channel).rows for channel in inputs)
 
-    def observed(self, operator: str) -> Seen | None:
-        """Where the newest finished batch of an operator ran, as Spark has it in its records."""
-        return observe(self.query(operator), self.host.slots)
-
-    def state_locations(self, operator: str) -> list[str | None]:
-        """Where Spark says each task's state is to be."""
-        query = self.query(operator)
-        if query.state is None or query.query is None:
-            return []
-        return query.state.locations(query.query)
+    def throttled(self, operator: str) -> bool:
+        return self.query(operator).intake.throttled
 
     def redefine(self, definition: TopologyDefinition, placement: Placement) -> None:
         """Go on with other numbers of tasks; for operators that are stopped."""
@@ -447,7 +465,7 @@ class Run:
             time.sleep(POLL)
         return False
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(

@@ -3,46 +3,15 @@ as the catalog has them."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Placement
-from penstock.errors import PenstockError
 from penstock.strategies.mapping.tasks import deal_tasks
-from penstock.topology.definition import Keyed, TopologyDefinition
 
 _TASKS = "tasks"
 _UNDER_WAY = "repartition"
-
-
-def with_tasks(definition: TopologyDefinition, tasks: Mapping[str, int]) -> TopologyDefinition:
-    """The topology with these numbers of tasks instead of the declared ones."""
-    operators = tuple(
-        dataclasses.replace(one, tasks=tasks[one.name]) if isinstance(one, Keyed) and one.name in tasks else one
-        for one in definition.operators
-    )
-    return dataclasses.replace(definition, operators=operators)
-
-
-def check_repartition(definition: TopologyDefinition, operator: str, tasks: int, instances: int) -> Keyed:
-    """The operator, if its state can be cut into so many tasks."""
-    known = {one.name: one for one in definition.operators}
-    found = known.get(operator)
-    if not isinstance(found, Keyed):
-        keyed = ", ".join(one.name for one in definition.operators if isinstance(one, Keyed)) or "none"
-        raise repartition_failed(
-            f'"{operator}" is no keyed operator of this topology.', f"Its keyed operators are: {keyed}."
-        )
-    if tasks < instances:
-        raise repartition_failed(
-            f'"{operator}" has {instances} instances, too many for {tasks} tasks.',
-            f"First: penstock set-instances {operator} {tasks}",
-        )
-    if tasks == found.tasks:
-        raise repartition_failed(f'"{operator}" has {tasks} tasks already.', "Nothing was changed.")
-    return found
 
 
 def dealt_anew(placement: Placement, operator: str, tasks: int) -> Placement:
@@ -80,7 +49,3 @@ def forgotten(catalog: Catalog, operators: Collection[str]) -> dict[str, str]:
     tasks, unfinished = recorded_tasks(catalog), under_way(catalog)
     found = {_TASKS: json.dumps({name: count for name, count in tasks.items() if name not in operators})}
     return found | ({_UNDER_WAY: ""} if unfinished is not None and unfinished[0] in operators else {})
-
-
-def repartition_failed(message: str, hint: str) -> PenstockError:
-    return PenstockError("REPARTITION_FAILED", message, hint)

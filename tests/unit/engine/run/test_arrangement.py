@@ -11,7 +11,7 @@ from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.run import arrangement
 from penstock.engine.run.arrangement import Arrangement
-from penstock.engine.run.observation import Seen
+from penstock.running import Observed
 from penstock.topology.definition import TopologyDefinition
 
 CLUSTER = Cluster.of(["a", "b"], 1, cores=2)
@@ -93,13 +93,13 @@ def test_a_change_that_was_under_way_is_known(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("seen", "agrees"),
     [
-        (Seen(1, 0.0, {A: 1}, {0: A, 1: B}), True),
-        (Seen(1, 0.0, {}, {}), True),
-        (Seen(1, 0.0, {A: 1}, {0: B}), False),
-        (Seen(1, 0.0, {A: 1}, {9: A}), False),
-        (Seen(1, 0.0, {A: 1}, {}, frozenset({"7"})), False),
+        (Observed(1, 0.0, {A: 1}, {0: A, 1: B}), True),
+        (Observed(1, 0.0, {}, {}), True),
+        (Observed(1, 0.0, {A: 1}, {0: B}), False),
+        (Observed(1, 0.0, {A: 1}, {9: A}), False),
+        (Observed(1, 0.0, {A: 1}, {}, frozenset({"7"})), False),
     ],
 )
-def test_what_is_seen_agrees_with_a_placement_or_not(seen: Seen, agrees: bool) -> None:
+def test_what_is_seen_agrees_with_a_placement_or_not(seen: Observed, agrees: bool) -> None:
     assert seen.agrees("k", PLANNED) is agrees
-    assert not Seen(1, 0.0, {B: 1}).agrees("s", PLANNED)
+    assert not Observed(1, 0.0, {B: 1}).agrees("s", PLANNED)

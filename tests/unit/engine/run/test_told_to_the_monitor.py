@@ -12,7 +12,7 @@ from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 from penstock.channels.log import Backlog
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.intake import Turn
-from penstock.engine.run.measuring import Monitoring, Surroundings
+from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import Levels, Sample
@@ -49,8 +49,8 @@ def happened() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def around(happened: list[tuple[str, str]]) -> Surroundings:
-    return Surroundings(
+def around(happened: list[tuple[str, str]]) -> Monitored:
+    return Monitored(
         definition=lambda: DEFINITION,
         queries={one.name: query(one.name) for one in DEFINITION.operators},
         channels=SimpleNamespace(backlog=lambda operator, channel: WAITING),  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def report(batch: int = 0, finished: float = 200.0) -> BatchReport:
     return BatchReport("work", batch, finished - 1, finished, 10, {"out": 10}, (bundle,))
 
 
-def test_a_sample_has_what_only_the_driver_knows(around: Surroundings) -> None:
+def test_a_sample_has_what_only_the_driver_knows(around: Monitored) -> None:
     monitor = Recorder()
     monitoring = Monitoring(monitor, around, 10.0)
     channel = next(iter(monitoring._known["work"].streams))
@@ -87,7 +87,7 @@ def test_a_sample_has_what_only_the_driver_knows(around: Surroundings) -> None:
     assert second.levels.backlog["rows->work"].age == pytest.approx(113.0)
 
 
-def test_every_operator_is_looked_at_before_a_snapshot(around: Surroundings) -> None:
+def test_every_operator_is_looked_at_before_a_snapshot(around: Monitored) -> None:
     monitor = Recorder(since=time.time() - 1)
     monitoring = Monitoring(monitor, around, 10.0)
     snapshot = monitoring.snapshot()
@@ -98,7 +98,7 @@ def test_every_operator_is_looked_at_before_a_snapshot(around: Surroundings) -> 
 
 
 def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
-    around: Surroundings, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    around: Monitored, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor = Recorder()
     monitoring = Monitoring(monitor, around, 10.0)
@@ -108,14 +108,14 @@ def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
     assert happened == [("fault", "a batch of work was not counted: ZeroDivisionError: division by zero")]
 
 
-def test_it_is_over_when_it_is_closed(around: Surroundings) -> None:
+def test_it_is_over_when_it_is_closed(around: Monitored) -> None:
     monitoring = Monitoring(Recorder(), around, 0.01)
     monitoring.start()
     monitoring.close()
     assert not monitoring._thread.is_alive()
 
 
-def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Surroundings) -> None:
+def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Monitored) -> None:
     """Every question is several calls of the JVM: 100 operators that do nothing must not cost any."""
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""From a topology, a choice of cluster and settings to a run: what `penstock run` does, for programs too.
+"""From a topology, a choice of cluster and settings to a topology that runs on Spark.
 
     with launch(topology.definition(), ClusterChoice("standalone", machines=2), Settings()) as run:
         run.wait(30)
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.cluster.choice import ATTACHED, ClusterChoice
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -37,7 +37,7 @@ def launch(
     spark_conf: Mapping[str, str] | None = None,
     tell: Tell = _silently,
     forget: Collection[str] = (),
-) -> Iterator[Run]:
+) -> Iterator[SparkTopology]:
     """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped.
     What operators in `forget` hold of an earlier run on the state is given up."""
     folder = StateFolder.hold(state)
@@ -49,7 +49,7 @@ def launch(
         tell(f"{'connecting to' if choice.kind == ATTACHED else 'starting'} {choice}")
         with host:
             tell(f"starting {len(definition.operators)} queries")
-            with Run(definition, host, folder, settings, forget=forget) as run:
+            with SparkTopology(definition, host, folder, settings, forget=forget) as run:
                 yield run
             tell("stopping Spark")
     finally:

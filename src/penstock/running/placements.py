@@ -1,20 +1,72 @@
-"""Where each bundle ran: the plan beside what was observed, and in which points the two differ.
+"""Where everything of a running topology is to run and where it ran, as values.
 
-Three voices, none of which overwrites another: the plan (slots, and the executors that are these slots), the bundles
-themselves (which executor's process they found themselves in), and Spark's state store (where a task's state is).
+Three things that are never mixed up: *planned* is what was decided. *Requested* is the plan on the slots that are
+usable now. *Observed* is what ran, by the records of what ran it. `Places` puts the plan beside three witnesses: the
+executors that stand behind the slots, the bundles (which executor's process they found themselves in), and the state
+store (where a task's state is).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from penstock.cluster.model import Slot
-from penstock.cluster.provider import Executor
-from penstock.engine.run.run import Run
+from penstock.clock import shown
+from penstock.cluster.model import Placement, Slot
 
-#: Rows that come out of Spark SQL are reported by task, not by slot.
-_TASK = "task/"
+#: The prefix of a place that is reported by task and not by slot: rows that come out of Spark SQL.
+TASK = "task/"
+
+
+class Placements(Protocol):
+    """The three placements of a running topology, each as it is at the moment it is asked for."""
+
+    @property
+    def planned(self) -> Placement:
+        """What was decided."""
+
+    @property
+    def requested(self) -> Placement:
+        """The plan on the slots that are usable now."""
+
+    def observed(self, operator: str) -> Observed | None:
+        """Where the newest finished batch of an operator ran; None as long as that is not known."""
+
+    def places(self, operator: str) -> Places:
+        """The plan of an operator beside what was observed since the placement last changed."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One operator's newest finished batch. A batch of few rows need not use all instances: what was not observed is
+    not known, and not zero."""
+
+    batch: int
+    #: When the operator asked where its bundles are to be.
+    began: float
+    instances: Mapping[Slot, int]
+    tasks: Mapping[int, Slot] = field(default_factory=dict)
+    #: Executors that stand behind no slot.
+    strangers: frozenset[str] = frozenset()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "began": shown(self.began),
+            "instances": {slot.name: count for slot, count in sorted(self.instances.items())},
+            "tasks": {str(task): slot.name for task, slot in sorted(self.tasks.items())},
+            "strangers": sorted(self.strangers),
+        }
+
+    def agrees(self, operator: str, placement: Placement) -> bool:
+        """Whether everything ran where the placement says."""
+        places = placement.tasks.get(operator, ())
+        return (
+            not self.strangers
+            and self.instances.keys() <= placement.of(operator).keys()
+            and all(task < len(places) and places[task] == slot for task, slot in self.tasks.items())
+        )
 
 
 @dataclass(frozen=True)
@@ -37,7 +89,7 @@ class TaskPlace:
     slot: str
     planned: str | None
     observed: tuple[str, ...]
-    #: Spark's own words for where the state is: executor_<host>_<id>; None if it has none yet.
+    #: Where the state is and where it is to be, in the words of the state store; None if there is none yet.
     location: str | None
     planned_location: str | None
 
@@ -81,48 +133,11 @@ class Places:
         executors = {one.planned for one in self.bundles}
         found = []
         for place, seen in (self.reported or {}).items():
-            if not place.startswith(_TASK):
+            if not place.startswith(TASK):
                 found += [] if place in slots else [f"a bundle ran on {place}, which the plan does not name"]
             elif not self.tasks and not executors.issuperset(seen):
                 found.append(f"{place} ran on {_list(seen)}, which the plan does not name")
         return found
-
-
-def places_of(run: Run, operator: str) -> Places:
-    """To be asked while the run is up: Spark forgets where state was when a query stops."""
-    bound = run.host.slots.bindings()
-    reported = {place: _in_order(seen) for place, seen in run.statistics.observed(operator).items()}
-    bundles = tuple(
-        BundlePlace(slot.name, count, _id(bound.get(slot)), reported.get(slot.name, ()))
-        for slot, count in sorted(run.placement.of(operator).items())
-    )
-    return Places(bundles, tuple(_tasks(run, operator, bound, reported)), reported)
-
-
-def _tasks(
-    run: Run, operator: str, bound: Mapping[Slot, Executor | None], reported: Mapping[str, tuple[str, ...]]
-) -> list[TaskPlace]:
-    slots = run.placement.tasks.get(operator, ())
-    locations = run.state_locations(operator) or [None] * len(slots)
-    return [
-        TaskPlace(
-            task,
-            slot.name,
-            _id(executor := bound.get(slot)),
-            reported.get(f"{_TASK}{task}", ()),
-            location,
-            f"executor_{executor.host}_{executor.id}" if executor else None,
-        )
-        for task, (slot, location) in enumerate(zip(slots, locations, strict=True))
-    ]
-
-
-def _id(executor: Executor | None) -> str | None:
-    return executor.id if executor else None
-
-
-def _in_order(executors: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(executors, key=lambda one: (len(one), one)))
 
 
 def _list(executors: tuple[str, ...]) -> str:

@@ -1,0 +1,46 @@
+"""The one place outside the engine that starts it. Everybody else gets a `RunningTopology`.
+
+Spark is loaded when something is started, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from penstock.cluster.choice import ClusterChoice
+from penstock.running import RunningTopology
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+
+def _silently(_: str) -> None:
+    """Nobody waits to be told."""
+
+
+@contextmanager
+def started(
+    definition: TopologyDefinition,
+    choice: ClusterChoice,
+    settings: Settings,
+    state: str | None = None,
+    *,
+    python_path: Sequence[str] = (),
+    spark_conf: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = _silently,
+    forget: Collection[str] = (),
+) -> Iterator[RunningTopology]:
+    """A topology that runs on Spark until the block is left: see `penstock.engine.launching.launch`."""
+    from penstock.engine.launching import launch
+
+    with launch(
+        definition,
+        choice,
+        settings,
+        state,
+        python_path=python_path,
+        spark_conf=spark_conf,
+        tell=tell,
+        forget=forget,
+    ) as running:
+        yield running

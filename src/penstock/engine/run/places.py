@@ -1,0 +1,75 @@
+"""The planned, requested and observed placement of a run on Spark: what `run.placements` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.cluster.model import Placement, Slot
+from penstock.cluster.provider import Executor
+from penstock.engine.run.observation import observe
+from penstock.running.placements import TASK, BundlePlace, Observed, Places, TaskPlace
+
+if TYPE_CHECKING:
+    from penstock.engine.run.run import Run
+
+
+class RunPlacements:
+    """Implements `penstock.running.Placements` over a run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def planned(self) -> Placement:
+        return self._run.arrangement.planned
+
+    @property
+    def requested(self) -> Placement:
+        return self._run.arrangement.requested
+
+    def observed(self, operator: str) -> Observed | None:
+        """As Spark has it in its records."""
+        return observe(self._run.query(operator), self._run.host.slots)
+
+    def places(self, operator: str) -> Places:
+        """To be asked while the run is up: Spark forgets where state was when a query stops."""
+        bound = self._run.host.slots.bindings()
+        reported = {place: _in_order(seen) for place, seen in self._run.statistics.observed(operator).items()}
+        bundles = tuple(
+            BundlePlace(slot.name, count, _id(bound.get(slot)), reported.get(slot.name, ()))
+            for slot, count in sorted(self.planned.of(operator).items())
+        )
+        return Places(bundles, tuple(self._tasks(operator, bound, reported)), reported)
+
+    def state_locations(self, operator: str) -> list[str | None]:
+        """Where Spark says each task's state is to be."""
+        query = self._run.query(operator)
+        if query.state is None or query.query is None:
+            return []
+        return query.state.locations(query.query)
+
+    def _tasks(
+        self, operator: str, bound: Mapping[Slot, Executor | None], reported: Mapping[str, tuple[str, ...]]
+    ) -> list[TaskPlace]:
+        slots = self.planned.tasks.get(operator, ())
+        locations = self.state_locations(operator) or [None] * len(slots)
+        return [
+            TaskPlace(
+                task,
+                slot.name,
+                _id(executor := bound.get(slot)),
+                reported.get(f"{TASK}{task}", ()),
+                location,
+                f"executor_{executor.host}_{executor.id}" if executor else None,
+            )
+            for task, (slot, location) in enumerate(zip(slots, locations, strict=True))
+        ]
+
+
+def _id(executor: Executor | None) -> str | None:
+    return executor.id if executor else None
+
+
+def _in_order(executors: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(executors, key=lambda one: (len(one), one)))

@@ -1,0 +1,158 @@
+"""`RunningTopology`: a topology that runs, as everything outside the engine sees it.
+
+The protocol is the sum of smaller ones. A function that needs only one of them should ask for that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.monitor.events import Event, EventLog
+from penstock.monitor.history import HistoryQuery, SeriesHistory
+from penstock.monitor.live import LiveStatistics
+from penstock.monitor.report import BatchReport
+from penstock.monitor.snapshot import Snapshot
+from penstock.running.changes import Changes
+from penstock.running.placements import Placements
+from penstock.settings import Settings
+from penstock.topology.definition import TopologyDefinition
+
+
+class StateLocation(Protocol):
+    """Where a topology keeps what it needs to go on after a stop."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def temporary(self) -> bool:
+        """Whether the state is deleted at the end, so that no later run can go on from it."""
+
+
+class Identity(Protocol):
+    """What runs."""
+
+    @property
+    def definition(self) -> TopologyDefinition:
+        """The topology as declared, except for the tasks of operators that were repartitioned."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def state(self) -> StateLocation: ...
+    @property
+    def started_at(self) -> float:
+        """When the first row was let in, in the time of `penstock.clock.run_time`."""
+
+
+class Machines(Protocol):
+    """The machines that a topology has, and those that it could get."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def usable_slots(self) -> frozenset[Slot]:
+        """The slots of the cluster that can take rows now."""
+
+    @property
+    def unplaced_because(self) -> str:
+        """Why bundles run wherever Spark wants and not where they are placed; empty if they are placed."""
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        """The machines that would come next; FIXED_MACHINES where none can come."""
+
+    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
+        """Which of these slots, on which nothing is placed, are taken in before more machines are asked for."""
+
+
+class Measurements(Protocol):
+    """What was measured, and what is measured now."""
+
+    @property
+    def statistics(self) -> LiveStatistics:
+        """Totals since the start, and rates of the last seconds."""
+
+    def snapshot(self) -> Snapshot:
+        """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
+
+    def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
+        """What was written down over time; None where nothing is written down."""
+
+    def backlog(self, operator: str) -> int:
+        """Rows that wait in front of an operator; in front of a source, rows that are due and not emitted."""
+
+    def throttled(self, operator: str) -> bool:
+        """Whether an operator waits for those behind it."""
+
+    def left_inside(self) -> dict[str, int]:
+        """By operator, results of windows that are still open, and so are not emitted yet."""
+
+    def unknown_inside(self) -> list[str]:
+        """The operators of which it is not known whether they have such results."""
+
+    def listen(self, listener: Callable[[BatchReport], None]) -> None:
+        """Have this function called with the report of every batch that is published, on whichever thread it is."""
+
+
+class Events(Protocol):
+    """What happened, and why."""
+
+    @property
+    def events(self) -> EventLog: ...
+
+    def happened(
+        self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
+    ) -> Event:
+        """Enter an event: its kind is one of `EventKind`, its cause the id of another event or a name."""
+
+
+class Life(Protocol):
+    """From pause to end."""
+
+    @property
+    def paused(self) -> bool: ...
+
+    def pause(self, paused: bool = True) -> bool:
+        """Let the sources emit nothing until `resume`; rows that they have emitted go on. False if nothing changes."""
+
+    def resume(self) -> bool:
+        """Let the sources emit again. False if nothing changes."""
+
+    def check(self) -> None:
+        """Raise the named error of the first operator that failed, if one did."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sources have ended and all their rows have reached the sinks."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the topology has finished (True) or the time is over (False). Raises what `check` raises."""
+
+    def begin_drain(self) -> None:
+        """Let the sources emit nothing more at all; rows that they have emitted go on."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether all rows have reached the sinks since `begin_drain`."""
+
+    def stop(self, drain: bool = True) -> bool:
+        """End the topology, once its rows have reached the sinks or at once; True if they have reached them. A second
+        call changes nothing and returns the same."""
+
+    @property
+    def how_it_ended(self) -> str:
+        """In words; empty until it has stopped."""
+
+
+class RunningTopology(Identity, Machines, Measurements, Events, Life, Protocol):
+    """A topology that runs. Any thread may call it."""
+
+    @property
+    def placements(self) -> Placements:
+        """What is planned, requested and observed."""
+
+    @property
+    def changes(self) -> Changes:
+        """What carries plans out."""

@@ -1,0 +1,3 @@
+"""The version of Penstock, in the one place where it is written down."""
+
+VERSION = "0.1.0"
