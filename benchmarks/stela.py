@@ -42,7 +42,7 @@ from penstock import Topology
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
-from penstock.sources.specs import RateSource
+from penstock.sources import RateSource
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.strategies.scaling.measure import Sample
 from penstock.strategies.scaling.registry import strategy

@@ -28,6 +28,8 @@ WITHOUT_SPARK = (
     "errors",
     "sources",
     "sinks",
+    "kinds",
+    "channels",
 )
 IMPORT_ALL = """
 import importlib, sys
