@@ -103,6 +103,12 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_METRIC": "There is no metric of this name, or no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    # what is found by name
+    "UNKNOWN_MAPPING": "There is no mapping of this name.",
+    "UNKNOWN_SOURCE": "There is no kind of source of this name.",
+    "UNKNOWN_SINK": "There is no kind of sink of this name.",
+    "PLUGIN_FAILED": "What a package registers as a policy, mapping, source or sink cannot be loaded.",
+    "DUPLICATE_PLUGIN": "Two packages register the same name for a policy, mapping, source or sink.",
     # what it runs on
     "JAVA_MISSING": "There is no Java, or it is too old for Spark.",
     "PYTHON_TOO_OLD": "This Python is too old.",

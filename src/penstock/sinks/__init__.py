@@ -8,6 +8,10 @@ Nothing here imports Spark.
 
 from __future__ import annotations
 
+from typing import Any
+
+from penstock.kinds import SinkKind
+from penstock.kinds.registered import SINKS, registered
 from penstock.sinks.arrow_sink import ArrowSink, arrow
 from penstock.sinks.console_sink import ConsoleSink, console
 from penstock.sinks.function_sink import FunctionSink, function
@@ -29,6 +33,14 @@ __all__ = [
     "function",
     "jdbc",
     "kafka",
+    "named",
     "noop",
     "parquet",
 ]
+
+
+def named(name: str, *args: Any, **options: Any) -> SinkKind:
+    """A sink of a kind that another package brings, by the name of its entry point in the group `penstock.sinks`. The
+    arguments are those of the kind."""
+    made: SinkKind = registered(SINKS, name, SinkKind)(*args, **options)
+    return made

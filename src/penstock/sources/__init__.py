@@ -10,6 +10,10 @@ penstock.kinds). Nothing here imports Spark.
 
 from __future__ import annotations
 
+from typing import Any
+
+from penstock.kinds import SourceKind
+from penstock.kinds.registered import SOURCES, registered
 from penstock.sources.columns import columns
 from penstock.sources.content import Content, events, generated, numbers, sentences
 from penstock.sources.csv_rows import CsvOptions
@@ -35,6 +39,7 @@ __all__ = [
     "files",
     "generated",
     "kafka",
+    "named",
     "numbers",
     "rate",
     "sentences",
@@ -42,3 +47,10 @@ __all__ = [
     "stepped",
     "trace",
 ]
+
+
+def named(name: str, *args: Any, **options: Any) -> SourceKind:
+    """A source of a kind that another package brings, by the name of its entry point in the group `penstock.sources`.
+    The arguments are those of the kind."""
+    made: SourceKind = registered(SOURCES, name, SourceKind)(*args, **options)
+    return made
