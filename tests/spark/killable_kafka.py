@@ -1,4 +1,4 @@
-"""A topology that reads Kafka in a process of its own, to be killed: `python killable_kafka.py FOLDER SERVERS CLUSTER`.
+"""A topology that reads Kafka in a process of its own, to be killed: `killable_kafka.py FOLDER SERVERS CLUSTER ROWS`.
 
 It says "published" once the first batch has reached the sink, and "finished" when every message is there.
 """
@@ -33,8 +33,8 @@ def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True
     return topology
 
 
-def main(folder: Path, servers: str, cluster: str) -> None:
-    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=10_000)
+def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
+    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
     state = StateFolder.hold(str(folder / "state"))
     provider = (
         LocalCluster(slots=2, cores=1, task_threads=6)
@@ -54,4 +54,4 @@ def main(folder: Path, servers: str, cluster: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -62,7 +62,7 @@ def test_a_topology_goes_on_after_its_driver_was_killed_twice(cluster: KafkaClus
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, str(HERE / "killable_kafka.py"), str(tmp_path), cluster.servers, "local"]
+        command = [sys.executable, str(HERE / "killable_kafka.py"), str(tmp_path), cluster.servers, "local", "5000"]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
     for pause in (0.0, 0.4):

@@ -134,6 +134,9 @@ class SourceKind:
     unit: ClassVar[Unit] = Unit.ROWS
     #: The size of the first batch, before anything is known about the cost of a row; None is the engine's own.
     first_batch: ClassVar[int | None] = None
+    #: Whether the time that an instance needs to read rows counts as its work. Where it does not, an instance of the
+    #: source is busy only with what is chained behind it, and the size of batches does not follow the time of reading.
+    reading_is_work: ClassVar[bool] = False
     #: The first word of the keys of its notes.
     notes: ClassVar[str] = "source"
 

@@ -123,6 +123,7 @@ class KafkaSource(SourceKind):
     kind = "kafka"
     #: Messages cost little: a first batch of few would only cost time.
     first_batch = 20_000
+    reading_is_work = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", row_schema(self.payload, self.metadata))

@@ -84,6 +84,10 @@ class SourceReader:
 
     source: SourceKind
 
+    @property
+    def reading_is_work(self) -> bool:
+        return self.source.reading_is_work
+
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         #: Each in the kind's own words, and its size.
         ranges: list[tuple[Any, int]] = (descriptor.load or {})["ranges"]
