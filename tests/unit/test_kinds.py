@@ -91,8 +91,10 @@ def test_ranges_hold_every_row_once_and_the_same_rows_again(kind: str, instances
     for _ in range(100):
         now[0] += 1.0
         offsets.look()
-        if not (available := offsets.available()):
+        if offsets.ended:
             break
+        if not (available := offsets.available()):
+            continue
         end = json.loads(json.dumps(offsets.end(min(available, 7), instances), sort_keys=True))
         offsets.go_to(end)
         batches.append((start, end))

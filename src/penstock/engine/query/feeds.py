@@ -246,9 +246,14 @@ class SourceFeed:
         return self._offsets.ended
 
     @property
+    def position(self) -> Any:
+        """Where the newest batch ends: an offset of the source's kind."""
+        return self._offsets.position
+
+    @property
     def told(self) -> Mapping[str, Any]:
         """Where Spark says that its newest batch ends, of the only input that a source has."""
-        return {"0": self._offsets.position} if self.found else {}
+        return {"0": self.position} if self.found else {}
 
     def seek(self, start: str) -> None:
         self._offsets.go_to(json.loads(start))
