@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,9 +98,12 @@ class Driver:
         return self.process.stdout.readline().strip()
 
     def kill_executor(self) -> None:
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        executors = [one for one in below if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
-        executors[0].kill()
+        for one in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it may have ended by itself
+                if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline()):
+                    one.kill()
+                    return
+        raise RuntimeError("there is no executor to kill")
 
     def kill(self) -> None:
         self.process.kill()
@@ -136,13 +140,14 @@ def exactly_once(folder: Path) -> tuple[int, int, int]:
         produce(cluster, "numbers", MESSAGES, PARTITIONS)
         for _ in range(KILLS):
             driver = Driver(folder, cluster)
-            if driver.await_line() == "published":
-                driver.kill_executor()
-                time.sleep(3.0)
-                kills += 1
-            if driver.process.poll() is None:
-                kills += 1
-            driver.kill()
+            try:
+                if driver.await_line() == "published":
+                    driver.kill_executor()
+                    time.sleep(3.0)
+                    kills += 1
+                kills += driver.process.poll() is None
+            finally:
+                driver.kill()
             done = len(list((folder / "out").glob("part-*.parquet")))
             print(f"  killed an executor and the driver; {done} files so far", flush=True)
         driver = Driver(folder, cluster)

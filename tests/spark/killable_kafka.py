@@ -23,6 +23,13 @@ def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def with_users(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch.column(0).to_pylist()
+    users = [f"user {n % 7}" for n in numbers]
+    columns = [pa.array(users, pa.string()), batch.column(0), pa.array(["here"] * len(numbers), pa.string())]
+    return pa.record_batch(columns, names=["user", "n", "origin"])
+
+
 def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True) -> Topology:
     topology = Topology("kafka")
     spec = sources.kafka(servers, "numbers", value="text", metadata=["partition", "offset"], follow=False)

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from kafka_cluster import KafkaCluster, kafka_cluster
-from killable_kafka import reading
+from killable_kafka import reading, with_users
 from test_results import WAIT
 
 from penstock import PenstockError, Topology, sinks, sources
@@ -100,7 +99,7 @@ def test_rows_become_messages_with_keys_and_headers(
 ) -> None:
     topology = Topology("writing")
     rows = topology.source("rows", sources.rate(100_000, sources.numbers(), rows=2_000), instances=2)
-    words = topology.map("words", _words, inputs=[rows], schema="user string, n long, origin string", instances=2)
+    words = topology.map("words", with_users, inputs=[rows], schema="user string, n long, origin string", instances=2)
     sink = sinks.kafka(cluster.servers, "out", key="user", headers=["origin"])
     topology.sink("out", sink, inputs=[words], instances=2)
     with running(topology, local_host) as run:
@@ -112,12 +111,6 @@ def test_rows_become_messages_with_keys_and_headers(
     }
     places = {(message.key(), message.partition()) for message in messages}
     assert len(places) == 7, "messages of one key are in one partition"
-
-
-def _words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    numbers = batch.column(0).to_pylist()
-    users = [f"user {n % 7}" for n in numbers]
-    return pa.record_batch([users, numbers, ["here"] * len(numbers)], names=["user", "n", "origin"])
 
 
 def test_what_comes_later_is_read_and_shows_as_backlog_while_the_source_is_paused(
