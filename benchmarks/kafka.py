@@ -164,8 +164,9 @@ def bare(servers: str) -> float:
     """Messages a second of a consumer that only counts."""
     from confluent_kafka import Consumer, TopicPartition
 
+    fetching = {"fetch.queue.backoff.ms": 5}  # as the source has it: four times as fast as without
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "bare", "auto.offset.reset": "error", "log_level": 2}
+        {"bootstrap.servers": servers, "group.id": "bare", "auto.offset.reset": "error", "log_level": 2, **fetching}
     )
     consumer.assign([TopicPartition("fast", number, 0) for number in range(FAST_PARTITIONS)])
     began = got = 0.0

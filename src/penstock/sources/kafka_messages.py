@@ -28,8 +28,13 @@ WAIT = 0.25
 STALLED_SECONDS = 30.0
 #: Open consumers that a worker process keeps.
 MOST_CONSUMERS = 32
-#: What a consumer fetches ahead, at most.
-AHEAD_KILOBYTES = 8_192
+#: How a consumer fetches: so much ahead at most, and on as soon as there is room again (librdkafka waits a second).
+FETCHING: Mapping[str, Any] = {
+    "queued.max.messages.kbytes": 8_192,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 100,
+    "check.crcs": True,
+}
 
 #: What a message's value becomes, where it is no object with columns of its own.
 PAYLOADS: Mapping[str, pa.Schema] = {
@@ -135,12 +140,11 @@ class MessageReader:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }
-        ahead = {"queued.max.messages.kbytes": AHEAD_KILOBYTES, "fetch.wait.max.ms": 100, "check.crcs": True}
-        return library().Consumer({**ahead, **settings_of(self.servers, self.config), **mine})
+        return library().Consumer({**FETCHING, **settings_of(self.servers, self.config), **mine})
 
     def _sorted_out(self, got: list[Any], position: int) -> tuple[list[Any], int | None]:
         """The messages, and where the partition ends if the consumer has come there."""
-        if not any(one.error() is not None for one in got):
+        if not [one for one in got if one.error() is not None]:
             return got, None
         codes = library().KafkaError
         ended_at = None
