@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-idle bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
+.PHONY: demo test test-live lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -54,6 +54,10 @@ soak: $(TOOLS)
 # What 100 operators on two machines cost while nothing flows; one round, about 10 minutes (MINUTES=1: six).
 bench-idle: $(TOOLS)
 	@$(PYTHON) benchmarks/idle.py $${ROUNDS:+--rounds $$ROUNDS} $${MINUTES:+--minutes $$MINUTES}
+
+# Kafka as a source: exactly once through kills, and throughput beside a bare consumer; about 5 minutes (ROUNDS=1: two).
+bench-kafka: $(TOOLS)
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/kafka.py $${ROUNDS:+--rounds $$ROUNDS}
 
 # What monitoring costs at full speed; one round, about 10 minutes.
 bench-monitoring: $(TOOLS)

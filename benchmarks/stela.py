@@ -43,7 +43,7 @@ from penstock.autoscaler.measure import Sample
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
-from penstock.sources.specs import RateSource
+from penstock.sources import RateSource
 from penstock.strategies import registry
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.strategies.stela.scale_out import instances_a_machine

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
+from penstock.kinds import SinkKind, SourceKind
 from penstock.topology import Topology, as_json, as_mermaid, as_text, parse_schema, same_schema, schema_text
 
 SCHEMA = parse_schema("word string")
@@ -21,7 +22,7 @@ unhurried = settings(deadline=None)
 
 
 @dataclass(frozen=True)
-class FakeSpec:
+class FakeSpec(SourceKind, SinkKind):
     schema: pa.Schema = SCHEMA
     kind: str = "fake"
 

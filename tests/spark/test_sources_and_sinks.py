@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.engine.query.sink_writers import JdbcWriter
 from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.spark.internals import java_of
+from penstock.sinks.jdbc_sink import JdbcWriter
 
 NUMBERS = "id long, value double"
 
@@ -249,7 +250,7 @@ def test_a_stepped_rate_gives_what_is_due_and_no_row_sooner(
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[numbers])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)
-        origin = run.query("numbers").feeds[0]._started()  # type: ignore[union-attr]
+        origin = run.environment.memories["numbers"]["began"]
         batches = [json.loads(one.manifest) for one in run.catalog.manifests("numbers")]
     emitted = 0
     for batch in batches:
@@ -436,7 +437,7 @@ def test_a_new_run_adds_to_a_table_that_has_rows(local_host: SparkHost, running:
 
 def test_a_jdbc_batch_that_is_written_again_replaces_itself(local_host: SparkHost, database: str) -> None:
     spark = local_host.spark
-    writer = JdbcWriter(sinks.jdbc(database, "replayed", batch_column="batch"))
+    writer = JdbcWriter(sinks.jdbc(database, "replayed", batch_column="batch"), java=java_of)
     writer.write(spark.createDataFrame([(1,), (2,)], "id long"), 0)
     for _ in range(2):
         writer.write(spark.createDataFrame([(3,), (4,), (5,)], "id long"), 1)
@@ -454,7 +455,7 @@ def test_without_a_batch_column_a_replay_appends_again(local_host: SparkHost, da
 @pytest.mark.parametrize("batch_column", [None, "batch"])
 def test_a_database_that_is_not_there(batch_column: str | None, local_host: SparkHost, database: str) -> None:
     missing = database.removesuffix(";create=true") + "-missing"
-    writer = JdbcWriter(sinks.jdbc(missing, "t", batch_column=batch_column))
+    writer = JdbcWriter(sinks.jdbc(missing, "t", batch_column=batch_column), java=java_of)
     with pytest.raises(PenstockError) as caught:
         writer.write(local_host.spark.createDataFrame([(1,)], "id long"), 0)
     assert caught.value.name == "BAD_SINK"

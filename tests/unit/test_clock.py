@@ -94,13 +94,12 @@ time.time = lambda: real() + ahead[0]
 from types import SimpleNamespace
 from penstock import sources
 from penstock.cluster.model import Slot
-from penstock.engine.query.feeds import RateFeed, Seats
+from penstock.clock import run_time
+from penstock.kinds import SourcePlace
 from penstock.engine.message.shares import Bundle
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
-gate = SimpleNamespace(add=lambda feed: None, closed=False)
-feed = RateFeed("rows", sources.rate(1), {{}}, gate, Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None))
-feed.found = True
+feed = sources.rate(1).offsets(SourcePlace("rows", None, run_time))
 assert feed.available() == 0
 ahead[0] = {jump}
 time.sleep(1.1)

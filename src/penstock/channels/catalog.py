@@ -330,7 +330,9 @@ class Catalog:
                 for table in (tables.batches, tables.positions):
                     connection.execute(sa.delete(table).where(*self._mine(table, operator=operator)))
                 column = tables.meta.c.key
-                noted = column.startswith(f"files/{operator}/", autoescape=True) | (column == f"finished/{operator}")
+                noted = column == f"finished/{operator}"
+                for notes in ("files", "source"):
+                    noted |= column.startswith(f"{notes}/{operator}/", autoescape=True)
                 connection.execute(sa.delete(tables.meta).where(*self._mine(tables.meta), noted))
             for channel in channels:
                 for table in (tables.segments, tables.positions, tables.channels):

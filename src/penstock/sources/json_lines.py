@@ -65,19 +65,28 @@ def _parse_if_clean(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     return batch if batch.num_rows == lines else None
 
 
+def parse_lines(lines: list[bytes], schema: pa.Schema) -> pa.RecordBatch:
+    """One row for each line; ArrowInvalid if any of them is no object of this schema."""
+    _check_objects(lines)
+    batch = _parse(b"\n".join(lines), schema)
+    if batch.num_rows != len(lines):
+        raise pa.ArrowInvalid("a line must hold one JSON object")
+    return batch
+
+
+def suspects_of(schema: pa.Schema) -> Suspects:
+    """Finds the column to blame for a bad line."""
+    return Suspects(schema, _parse)
+
+
 def _keep_good_lines(
     block: bytes, schema: pa.Schema, first_line: int, bad: BadRows, place: Callable[[int], str]
 ) -> Iterator[pa.RecordBatch]:
-    suspects = Suspects(schema, _parse)
+    suspects = suspects_of(schema)
     numbered = [(first_line + index, line) for index, line in enumerate(block.split(b"\n")) if line.strip()]
 
     def convert(first: int, count: int) -> pa.RecordBatch:
-        lines = [line for _, line in numbered[first : first + count]]
-        _check_objects(lines)
-        batch = _parse(b"\n".join(lines), schema)
-        if batch.num_rows != count:
-            raise pa.ArrowInvalid("a line must hold one JSON object")
-        return batch
+        return parse_lines([line for _, line in numbered[first : first + count]], schema)
 
     def report(index: int, error: str) -> None:
         number, line = numbered[index]

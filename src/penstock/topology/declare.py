@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.aggregates import Aggregate, checked
 from penstock.errors import Location, PenstockError
+from penstock.kinds import SinkKind, SourceKind
 from penstock.topology.definition import (
     DEAD_LETTER,
     DEAD_LETTER_SCHEMA,
@@ -33,9 +34,7 @@ from penstock.topology.definition import (
     Operator,
     Shuffle,
     Sink,
-    SinkSpec,
     Source,
-    SourceSpec,
     Stream,
     TopologyDefinition,
 )
@@ -85,7 +84,7 @@ class Topology:
     def source(
         self,
         name: str,
-        spec: SourceSpec,
+        spec: SourceKind,
         *,
         instances: int = 1,
         on_error: str = OnError.FAIL,
@@ -94,9 +93,12 @@ class Topology:
         """Rows enter here. `spec` comes from penstock.sources. `chained=False` keeps an operator in a query of its own,
         here and below."""
         where = Location.of_caller()
-        if not hasattr(spec, "schema"):
+        if not isinstance(spec, SourceKind):
             raise PenstockError(
-                "BAD_SOURCE", f'source "{name}" is a {type(spec).__name__}.', "Use one of penstock.sources.", where
+                "BAD_SOURCE",
+                f'source "{name}" is a {type(spec).__name__}.',
+                "Use one of penstock.sources, or a class of your own that derives from SourceKind.",
+                where,
             )
         policy = _policy(name, on_error, where)
         outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, policy)
@@ -271,7 +273,7 @@ class Topology:
     def sink(
         self,
         name: str,
-        spec: SinkSpec,
+        spec: SinkKind,
         *,
         inputs: Sequence[Input] | Input,
         instances: int = 1,
@@ -282,9 +284,12 @@ class Topology:
         """Rows leave here. `spec` comes from penstock.sinks; `weight` is how much a row counts here, beside those of
         other sinks, for who decides by throughput."""
         where = Location.of_caller()
-        if not hasattr(spec, "describe"):
+        if not isinstance(spec, SinkKind):
             raise PenstockError(
-                "BAD_SINK", f'sink "{name}" is a {type(spec).__name__}.', "Use one of penstock.sinks.", where
+                "BAD_SINK",
+                f'sink "{name}" is a {type(spec).__name__}.',
+                "Use one of penstock.sinks, or a class of your own that derives from SinkKind.",
+                where,
             )
         self._add(
             Sink(

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
+from penstock.kinds import SinkKind, SourceKind
 from penstock.topology.schema import common_schema
 
 MAIN_OUTPUT = "out"
@@ -64,27 +65,6 @@ class Broadcast:
 Grouping = Shuffle | ByKey | Broadcast
 
 
-class SourceSpec(Protocol):
-    """What a source reads; penstock.sources makes them, penstock.engine runs them."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    def describe(self) -> Mapping[str, Any]: ...
-
-
-class SinkSpec(Protocol):
-    """What a sink writes; penstock.sinks makes them, penstock.engine runs them."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def describe(self) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class Stream:
     """An edge: what one operator emits on one output, on its way to another operator."""
@@ -125,7 +105,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Operator):
-    spec: SourceSpec
+    spec: SourceKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +134,7 @@ class Keyed(Operator):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(Operator):
-    spec: SinkSpec
+    spec: SinkKind
     #: How much a row counts here, beside those of other sinks, when throughput is what matters.
     weight: float = 1.0
 

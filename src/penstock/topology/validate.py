@@ -6,7 +6,7 @@ First the graph as a whole, then each operator in topological order: what is wro
 from __future__ import annotations
 
 from penstock.errors import Location
-from penstock.topology.definition import Operator, Stream, TopologyDefinition
+from penstock.topology.definition import Operator, Sink, Stream, TopologyDefinition
 from penstock.topology.updates import check_updates, origins_of_updates
 from penstock.topology.validate_functions import check_function
 from penstock.topology.validate_graph import (
@@ -33,4 +33,6 @@ def validate(
         check_operator(definition, operator)
         check_function(definition, operator)
         check_updates(definition, operator, origins)
+        if isinstance(operator, Sink):
+            operator.spec.check_rows(definition.schema_of_all(definition.inputs_of(operator.name)), operator.where)
     return definition

@@ -129,7 +129,7 @@ def _check_weight(operator: Operator) -> None:
 
 def _check_on_error(operator: Operator) -> None:
     # What such a source yields, Spark has read already.
-    from_spark = isinstance(operator, Source) and operator.spec.kind == "dataframe"
+    from_spark = isinstance(operator, Source) and not operator.spec.read_by_bundles
     if operator.on_error is not OnError.FAIL and (
         takes_dataframes(operator) or isinstance(operator, Sink) or from_spark
     ):

@@ -147,7 +147,7 @@ def test_a_policy_where_no_single_row_can_fail(kind):
 def test_a_source_that_spark_reads_has_no_bad_rows(policy):
     def declare():
         topology = Topology("t")
-        spec = FakeSource(parse_schema(WORDS), kind="dataframe")
+        spec = FakeSource(parse_schema(WORDS), read_by_bundles=False)
         lines = topology.source("lines", spec, on_error=policy)  # <- here
         topology.sink("out", FakeSink(), inputs=[lines])
         if policy == "dead_letter":

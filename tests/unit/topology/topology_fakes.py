@@ -11,20 +11,22 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.kinds import SinkKind, SourceKind
 from penstock.topology import Output, Topology, parse_schema
 
 
 @dataclass(frozen=True)
-class FakeSource:
+class FakeSource(SourceKind):
     schema: pa.Schema
     kind: str = "fake"
+    read_by_bundles: bool = True
 
     def describe(self) -> Mapping[str, Any]:
         return {"schema": self.schema}
 
 
 @dataclass(frozen=True)
-class FakeSink:
+class FakeSink(SinkKind):
     kind: str = "fake"
 
     def describe(self) -> Mapping[str, Any]:

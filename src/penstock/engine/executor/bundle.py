@@ -91,7 +91,8 @@ class _Bundle:
             raise RuntimeError(f"{first.operator} has nothing to read")
         self.born = reader.born(self.descriptor)
         writer = self._writer()
-        instances = [Instance(self.program.stages, writer.write) for _ in range(self.descriptor.instances)]
+        counted = getattr(reader, "reading_is_work", False)
+        instances = [Instance(self.program.stages, writer.write, counted) for _ in range(self.descriptor.instances)]
         self.works = [instance.works for instance in instances]
         refuse = [instance.refuse for instance in instances] if first.on_error is not OnError.FAIL else None
         try:

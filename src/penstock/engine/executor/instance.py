@@ -113,9 +113,11 @@ class Work:
 class Instance:
     """Runs the stages of a chain, one after the other, on each batch of its rows."""
 
-    def __init__(self, stages: Sequence[Stage], write: Write) -> None:
+    def __init__(self, stages: Sequence[Stage], write: Write, reading_is_work: bool = False) -> None:
         self.stages = stages
         self._write = write
+        #: Whether the time that it takes to read rows counts as work of the first stage.
+        self._reading_is_work = reading_is_work
         #: What it did, by stage.
         self.works = [Work(keeps_bad=stage.on_error is OnError.DEAD_LETTER) for stage in stages]
 
@@ -145,8 +147,17 @@ class Instance:
                 work.written.append(self._write(stage, work.take_outputs(stage.operator)))
 
     def _counted(self, portions: Iterator[Portion]) -> Iterator[pa.RecordBatch]:
-        for piece, batch in portions:
-            self.works[0].count(piece, batch.num_rows, batch.nbytes)
+        work = self.works[0]
+        while True:
+            began, cpu = time.perf_counter(), time.thread_time()
+            portion = next(portions, None)
+            if self._reading_is_work:
+                work.busy += time.perf_counter() - began
+                work.cpu += time.thread_time() - cpu
+            if portion is None:
+                return
+            piece, batch = portion
+            work.count(piece, batch.num_rows, batch.nbytes)
             yield batch
 
     def _take(self, index: int, batch: pa.RecordBatch) -> None:

@@ -1,26 +1,19 @@
-"""How a bundle reads its share, on the executor: from channels, from a rate source, from files."""
+"""How a bundle reads its share, on the executor: from channels, or the ranges of a source."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.channels.keys import drop_groups, rows_of_groups
-from penstock.channels.segments import MAX_BATCH_ROWS, SegmentStore, open_filesystem
-from penstock.engine.message.program import BadRow, Portion
+from penstock.channels.segments import SegmentStore
+from penstock.engine.message.program import Portion
 from penstock.engine.message.shares import Descriptor, Piece, Spread, cuts, runs
-from penstock.errors import PenstockError
-from penstock.sources.content import Content
-from penstock.sources.file_bytes import Part
-from penstock.sources.mistakes import bad_source
-from penstock.sources.reading import read_rows
-from penstock.sources.specs import FileSource
-
-#: Rows of a rate source are made in batches of this many.
-RATE_BATCH_ROWS = MAX_BATCH_ROWS
+from penstock.kinds import BadRow, SourceKind
 
 
 @dataclass(frozen=True)
@@ -86,38 +79,22 @@ class ChannelReader:
 
 
 @dataclass(frozen=True)
-class RateReader:
-    """Rows [first, first + count) of a rate source's content, made here and now."""
+class SourceReader:
+    """Ranges of a source, dealt to the instances in their order: the source's kind says how a range is read."""
 
-    content: Content
+    source: SourceKind
 
-    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
-        load = descriptor.load or {}
-        ranges = cuts(load["count"], [1] * descriptor.instances)
-        return [self._rows(load["first"] + low, load["first"] + high) for low, high in ranges]
-
-    def born(self, descriptor: Descriptor) -> tuple[float, float]:
-        load = descriptor.load or {}
-        return load["born_from"], load["born_to"]
-
-    def _rows(self, first: int, stop: int) -> Iterator[Portion]:
-        for start in range(first, stop, RATE_BATCH_ROWS):
-            yield None, self.content.rows(start, min(RATE_BATCH_ROWS, stop - start))
-
-
-@dataclass(frozen=True)
-class FileReader:
-    """Files and parts of files, dealt to the instances."""
-
-    spec: FileSource
+    @property
+    def reading_is_work(self) -> bool:
+        return self.source.reading_is_work
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
-        #: Path, bytes, and from where to where.
-        files: list[tuple[str, int, int, int | None]] = (descriptor.load or {})["files"]
-        parts = runs([size for _, size, _, _ in files], [1] * descriptor.instances)
+        #: Each in the kind's own words, and its size.
+        ranges: list[tuple[Any, int]] = (descriptor.load or {})["ranges"]
+        parts = runs([size for _, size in ranges], [1] * descriptor.instances)
         refuse: Sequence[BadRow | None] = bad_rows or [None] * len(parts)
         return [
-            self._rows([(files[index][0], Part(*files[index][2:])) for index in part], bad_row)
+            self._rows([ranges[index][0] for index in part], bad_row)
             for part, bad_row in zip(parts, refuse, strict=True)
         ]
 
@@ -125,35 +102,7 @@ class FileReader:
         born_from, born_to = (descriptor.load or {})["born"]
         return born_from, born_to
 
-    def _rows(self, files: Sequence[tuple[str, Part]], bad_row: BadRow | None) -> Iterator[Portion]:
-        spec = self.spec
-        filesystem, _ = open_filesystem(spec.path)
-        for path, part in files:
-            try:
-                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row, part):
-                    yield None, batch
-            except (OSError, pa.ArrowException, PenstockError) as error:
-                if _may_pass(error):
-                    raise  # so that Spark tries again; nothing of this attempt is kept
-                why = error.message if isinstance(error, PenstockError) else str(error)
-                if bad_row is not None:
-                    # As one row, so that others go on.
-                    bad_row(path, f"the file cannot be read (further{_within(part)}): {why}")
-                elif isinstance(error, PenstockError):
-                    raise
-                else:
-                    raise bad_source(
-                        f'"{path}" cannot be read: {why}.',
-                        'Restore the file, or declare the source with on_error="skip" or "dead_letter".',
-                    ) from error
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether this tells of the computer or the network, and not of what is in the file."""
-    unreadable = isinstance(error, PenstockError) and error.name == "FILE_UNREADABLE"
-    return unreadable or isinstance(error, MemoryError | pa.ArrowCancelled)
-
-
-def _within(part: Part) -> str:
-    """Parts behind this one are read nevertheless."""
-    return "" if part.stop is None else f", up to {part.stop}"
+    def _rows(self, loads: Sequence[Any], bad_row: BadRow | None) -> Iterator[Portion]:
+        for load in loads:
+            for batch in self.source.read(load, bad_row):
+                yield None, batch

@@ -18,11 +18,11 @@ from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
 from penstock.engine.message.shares import Descriptor, Piece
 from penstock.errors import Location
+from penstock.kinds import BadRow, FileWriter
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 
 #: Programs that a worker process keeps.
 MOST_UNPACKED = 64
-BadRow = Callable[[str, str], None]
 #: Rows, and the piece of a channel that they are from: None where they are not from a channel.
 Portion = tuple[Piece | None, pa.RecordBatch]
 
@@ -35,17 +35,6 @@ class Reader(Protocol):
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         """When the oldest and the newest of these rows came into the topology."""
-
-
-class FileWriter(Protocol):
-    """Writes the rows of a sink to a file that only appears under its final name once the batch is published."""
-
-    def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
-        """(staged path, final path)."""
-
-    def clear(self, before: int | None = None) -> None:
-        """Delete what was staged and never published; on the driver. All of it before anything runs; later only what
-        was staged for batches before this one."""
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,20 @@
-"""The feeds behind placed streams: from channels, and from a rate source. Spark keeps their offsets."""
+"""The feeds behind placed streams: from channels, and from sources. Spark keeps their offsets."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.channels.log import Channels
 from penstock.clock import run_time
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
-from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, cuts, split, traffic_of
+from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, runs, split, traffic_of
 from penstock.engine.query.intake import Intake
-from penstock.errors import PenstockError
+from penstock.kinds import Offsets, Range, Unit
 from penstock.monitor.report import BundleReport
-from penstock.sources.specs import RateSource
 
 Partitions = list[tuple[bytes, Executor | None]]
 
@@ -88,6 +87,8 @@ class Batch:
     #: Bytes from the slot that wrote them to the slot that reads them: the segments' bytes in proportion to the rows.
     #: Bundles count exactly what they read, but those behind Spark SQL do not see it.
     traffic: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    #: What the pacer counts; None: the rows.
+    work: int | None = None
 
 
 class ChannelFeed:
@@ -174,6 +175,14 @@ class ChannelFeed:
         )
         return self._seats.partitions(shares)
 
+    @property
+    def unmet(self) -> int | None:
+        """Rows that wait in a channel are its backlog."""
+        return None
+
+    def close(self) -> None:
+        pass
+
     def take_batch(self) -> Batch:
         """What the batch that has just run was asked to read; a batch without rows, which Spark runs to move a
         watermark, asks nobody."""
@@ -200,24 +209,78 @@ class ChannelFeed:
 
 
 class SourceFeed:
-    """What the feeds of sources share: the offset is a number, and nobody reads them again once Spark has committed."""
+    """The ranges of a source, dealt to its bundles. The source's own offsets say what there is and where it lies; Spark
+    keeps them, and nobody reads a range again once Spark has committed its end."""
 
-    def __init__(self, intake: Intake, seats: Seats, clock: Callable[[], float]) -> None:
+    def __init__(self, offsets: Offsets, unit: Unit, intake: Intake, seats: Seats) -> None:
+        self._offsets = offsets
+        #: Rows of other units are counted by who reads them.
+        self._counts_rows = unit is Unit.ROWS
         self._intake = intake
         self._seats = seats
-        self._clock = clock
-        self.position = 0
         #: Whether Spark has said where this stream is: before that, the position says nothing.
         self.found = False
         self.batch = Batch({})
+        #: Which bundle is first goes around, so that small batches do.
+        self._turn = 0
+        intake.add(self)
 
-    def seek(self, start: str) -> None:
-        self.position, self.found = int(json.loads(start)), True
+    def available(self) -> int:
+        return self._offsets.available()
+
+    def due_in(self) -> float | None:
+        return self._offsets.due_in()
+
+    def look(self) -> None:
+        self._offsets.look()
 
     @property
-    def told(self) -> Mapping[str, int]:
-        """Where Spark says that its newest batch ends: of the only input that a source has."""
+    def unmet(self) -> int | None:
+        """Rows that are there and not emitted. A source that was closed for good owes nothing more."""
+        if not self.found or self._intake.closed:
+            return 0 if self._counts_rows else None
+        return self._offsets.unmet
+
+    @property
+    def drained(self) -> bool:
+        return self._offsets.ended
+
+    @property
+    def position(self) -> Any:
+        """Where the newest batch ends: an offset of the source's kind."""
+        return self._offsets.position
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """Where Spark says that its newest batch ends, of the only input that a source has."""
         return {"0": self.position} if self.found else {}
+
+    def seek(self, start: str) -> None:
+        self._offsets.go_to(json.loads(start))
+        self.found = True
+
+    def latest(self) -> str | None:
+        self.found = True  # of a stream that goes on, Spark has asked for the last batch before this
+        end = self._offsets.end(self._intake.admits(self), self._seats.instances())
+        return None if end is None else _text(end)
+
+    def partitions(self, start: str | None, end: str) -> Partitions:
+        self.seek(end)
+        bundles = list(self._seats.bundles())
+        first = json.loads(start) if start else None
+        ranges = self._offsets.ranges(first, json.loads(end), self._seats.instances())
+        size = sum(one.size for one in ranges)
+        self.batch = Batch({}, size if self._counts_rows else 0, *_born(ranges), work=size)
+        turn, self._turn = self._turn % len(bundles), self._turn + 1
+        bundles = [*bundles[turn:], *bundles[:turn]]
+        # In the order of the rows: so they are published (see message/shares.py).
+        shares = []
+        parts = runs([one.size for one in ranges], [bundle.instances for bundle in bundles])
+        for bundle, part in zip(bundles, parts, strict=True):
+            if mine := ranges[part.start : part.stop]:
+                load = {"ranges": [[one.load, one.size] for one in mine], "born": _born(mine)}
+                shares.append(Share(bundle, load=load))
+        return self._seats.partitions(shares)
 
     def take_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch({})
@@ -227,105 +290,17 @@ class SourceFeed:
         self._intake.fail(error)
 
     def committed(self, end: str) -> None:
-        pass
+        self._offsets.committed(json.loads(end))
 
-    def _go(self, start: str | None, end: str) -> tuple[int, int]:
-        """From where to where a batch reads; the position is then at its end."""
-        self.position, self.found = int(json.loads(end)), True
-        return int(json.loads(start)) if start else 0, self.position
+    def close(self) -> None:
+        self._offsets.close()
 
 
-class RateFeed(SourceFeed):
-    """Rows of a rate source that are due by its schedule. The offset is the number of rows emitted.
-
-    The schedule's clock starts anew where the rows left off when a topology is started again: the time that it was down
-    is not caught up on. Within a run it goes on, in `began` by the source's name, also while the source's query is
-    replaced by another. Rows that are due but held back stay due, and count as demand that is not met."""
-
-    def __init__(
-        self,
-        name: str,
-        source: RateSource,
-        began: MutableMapping[str, float],
-        intake: Intake,
-        seats: Seats,
-        clock: Callable[[], float] = run_time,
-    ) -> None:
-        super().__init__(intake, seats, clock)
-        self._name = name
-        self._source = source
-        self._began = began
-        intake.add(self)
-
-    def available(self) -> int:
-        return max(self._due() - self.position, 0)
-
-    def due_in(self) -> float | None:
-        if self._finished:
-            return None
-        return self._born(self.position) - self._clock()
-
-    def look(self) -> None:
-        pass
-
-    @property
-    def unmet(self) -> int:
-        """Rows that are due and not emitted. A source that was closed for good owes nothing more."""
-        return self.available() if self.found and not self._intake.closed else 0
-
-    @property
-    def drained(self) -> bool:
-        return self._finished
-
-    @property
-    def _finished(self) -> bool:
-        return self._source.rows is not None and self.position >= self._source.rows
-
-    def latest(self) -> str | None:
-        self.found = True  # of a stream that goes on, Spark has asked for the last batch before this
-        admitted = self._intake.admits(self)
-        return json.dumps(self.position + admitted) if self.position + admitted else None
-
-    def partitions(self, start: str | None, end: str) -> Partitions:
-        first, stop = self._go(start, end)
-        self.batch = Batch({}, stop - first, self._born(first), self._born(max(stop - 1, first)))
-        bundles = self._seats.bundles()
-        shares = []
-        ranges = cuts(stop - first, [bundle.instances for bundle in bundles], turn=first % len(bundles))
-        # In the order of the rows: so they are published (see splitting.py).
-        for (low, high), bundle in sorted(zip(ranges, bundles, strict=True), key=lambda one: one[0]):
-            if low < high:
-                load = {
-                    "first": first + low,
-                    "count": high - low,
-                    "born_from": self._born(first + low),
-                    "born_to": self._born(first + high - 1),
-                }
-                shares.append(Share(bundle, load=load))
-        return self._seats.partitions(shares)
-
-    def _due(self) -> int:
-        due = self._source.schedule.due(max(self._clock() - self._started(), 0.0))
-        return due if self._source.rows is None else min(due, self._source.rows)
-
-    def _born(self, row: int) -> float:
-        """When a row is due: what it waits for after that counts as latency, also if the source was held back."""
-        return self._started() + self._source.schedule.when(row + 1)
-
-    def _started(self) -> float:
-        """The time at which the schedule began, as if it had been running up to the present position all along."""
-        if self._name not in self._began:
-            so_far = self._source.schedule.when(self.position) if self.position else 0.0
-            if not math.isfinite(so_far):
-                raise PenstockError(
-                    "STATE_DOES_NOT_FIT",
-                    f'"{self._name}" has emitted {self.position:,} rows, which its schedule never reaches.',
-                    "Undo the change of the schedule, or start with a new state folder.",
-                )
-            self._began[self._name] = self._clock() - so_far
-        return self._began[self._name]
+def _born(ranges: Sequence[Range]) -> tuple[float, float]:
+    """When the oldest and the newest row of them came into the topology."""
+    return min((one.born_from for one in ranges), default=0.0), max((one.born_to for one in ranges), default=0.0)
 
 
-def _text(offset: Mapping[str, int]) -> str:
+def _text(offset: Any) -> str:
     # Spark compares offsets as texts, so the same offset must always be the same text.
     return json.dumps(offset, sort_keys=True)

@@ -18,26 +18,24 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
+from penstock.clock import run_time
 from penstock.engine.executor import bundle
-from penstock.engine.executor.readers import ChannelReader, FileReader, RateReader
-from penstock.engine.message.program import FileWriter, Program, Reader, Stage
+from penstock.engine.executor.readers import ChannelReader, SourceReader
+from penstock.engine.message.program import Program, Reader, Stage
 from penstock.engine.message.shares import Spread
-from penstock.engine.query.feeds import Batch, ChannelFeed, ChannelInput, RateFeed, Seats
-from penstock.engine.query.file_feed import FileFeed
+from penstock.engine.query.feeds import Batch, ChannelFeed, ChannelInput, Seats, SourceFeed
 from penstock.engine.query.intake import Intake
 from penstock.engine.query.rehearsal import frame_of, input_groups
-from penstock.engine.query.sink_writers import BatchWriter, batch_writer, file_writer, mark_of
+from penstock.engine.spark.internals import java_of
 from penstock.engine.spark.streams import Streams
 from penstock.engine.state.checkpoint_log import CheckpointLog
-from penstock.errors import PenstockError
+from penstock.kinds import BatchWriter, FileWriter, SinkPlace, SourcePlace
 from penstock.monitor.report import BatchReport
 from penstock.settings import Settings
-from penstock.sinks import ArrowSink
-from penstock.sources.specs import DataframeSource, FileSource, RateSource
 from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream, TopologyDefinition
 from penstock.topology.validate_operators import OUTPUT_COLUMN
 
-AnyFeed = ChannelFeed | RateFeed | FileFeed
+AnyFeed = ChannelFeed | SourceFeed
 #: Hears of every batch that is published: its report, and what its feeds gave out.
 Published = Callable[[BatchReport, Sequence[Batch]], None]
 
@@ -59,8 +57,8 @@ class Environment:
     identity: str = ""
     #: How many batches operators may have had before they began anew, and counted them from 0 again.
     batches_before: Mapping[str, int] = field(default_factory=dict)
-    #: When the schedules of rate sources began, as if they had been running all along.
-    schedules_began: dict[str, float] = field(default_factory=dict)
+    #: By source: what it remembers as long as the run lasts.
+    memories: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def checkpoint(self, operator: str) -> str:
         """Where Spark keeps the offsets and the state of an operator's query."""
@@ -70,15 +68,29 @@ class Environment:
         """What is written there of the query's batches."""
         return CheckpointLog.open(self.spark, self.checkpoint(operator))
 
-    def mark_of(self, sink: Sink) -> str:
-        return mark_of(self.identity, sink.name, self.batches_before.get(sink.name, 0))
+    def place_of_source(self, source: Source) -> SourcePlace:
+        return SourcePlace(
+            source.name,
+            self.channels.catalog,
+            run_time,
+            source.where,
+            prefix=f"{source.spec.notes}/{source.name}/",
+            memory=self.memories.setdefault(source.name, {}),
+        )
 
-    def file_writer(self, sink: Sink, first: Operator) -> FileWriter | None:
-        """What writes a sink's files in the query of a chain that begins with `first`."""
-        # Another query has written its batches before, and may again: each counts them for itself.
-        before = self.batches_before.get(first.name, 0)
-        by = "" if sink.name == first.name else f".{first.name}{f'.{before}' if before else ''}"
-        return file_writer(sink.spec, self.mark_of(sink), by)
+    def place_of_sink(self, sink: Sink, first: Operator | None = None) -> SinkPlace:
+        """Of a sink that is written by the query of a chain that begins with `first`; None is the sink's own query."""
+        before = self.batches_before.get(sink.name, 0)
+        by = ""
+        if first is not None and first.name != sink.name:
+            # Another query has written its batches before, and may again: each counts them for itself.
+            anew = self.batches_before.get(first.name, 0)
+            by = f".{first.name}{f'.{anew}' if anew else ''}"
+        mark = mark_of(self.identity, sink.name, before)
+        return SinkPlace(sink.name, mark, by, before, java_of)
+
+    def file_writer(self, sink: Sink, first: Operator | None = None) -> FileWriter | None:
+        return sink.spec.file_writer(self.place_of_sink(sink, first))
 
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
@@ -131,8 +143,8 @@ class FrameBuilder:
         if writer is not None:
             return OperatorFrame(self._read_inputs()[0], self._feeds, batch_writer=writer)
         if isinstance(operator, Source):
-            if isinstance(operator.spec, DataframeSource):
-                return OperatorFrame(self._through_spark_sql(operator.spec.function, [self._session]), self._feeds)
+            if not operator.spec.read_by_bundles:
+                return OperatorFrame(self._through_spark_sql(operator.spec.stream, [self._session]), self._feeds)
             return OperatorFrame(self._source_frame(operator), self._feeds, arrow=True)
         if isinstance(operator, Keyed):
             frame = self._through_spark_sql(operator.function, self._read_inputs())
@@ -145,15 +157,8 @@ class FrameBuilder:
 
     def _source_frame(self, operator: Source) -> DataFrame:
         spec = operator.spec
-        if isinstance(spec, RateSource):
-            due = RateFeed(operator.name, spec, self.environment.schedules_began, self.intake, self.seats)
-            return self._arrow_path(due, RateReader(spec.content))
-        if isinstance(spec, FileSource):
-            feed = FileFeed(operator, spec, self.environment.channels.catalog, self.intake, self.seats)
-            return self._arrow_path(feed, FileReader(spec))
-        raise PenstockError(
-            "BAD_SOURCE", f'source "{operator.name}" is of unknown kind {spec.kind}.', "Use one of penstock.sources."
-        )
+        offsets = spec.offsets(self.environment.place_of_source(operator))
+        return self._arrow_path(SourceFeed(offsets, spec.unit, self.intake, self.seats), SourceReader(spec))
 
     def _arrow_path(self, feed: AnyFeed, reader: Reader) -> DataFrame:
         stages = [self._stage(one, _function_of(one), self._passed_on(index)) for index, one in enumerate(self.chain)]
@@ -169,8 +174,7 @@ class FrameBuilder:
         return self.environment.definition.inputs_of(self.chain[index + 1].name)[0].output
 
     def _batch_writer(self, sink: Sink) -> BatchWriter | None:
-        before = self.environment.batches_before.get(sink.name, 0)
-        return batch_writer(sink.spec, self.environment.mark_of(sink), before)
+        return sink.spec.batch_writer(self.environment.place_of_sink(sink))
 
     def _through_spark_sql(self, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
         """What the user's function of DataFrames, or of the session, returns: checked, and written to segments where it
@@ -244,4 +248,10 @@ class FrameBuilder:
 def _function_of(operator: Operator) -> Callable[..., Any] | None:
     if isinstance(operator, Map):
         return operator.function
-    return operator.spec.function if isinstance(operator, Sink) and isinstance(operator.spec, ArrowSink) else None
+    return operator.spec.bundle_function() if isinstance(operator, Sink) else None
+
+
+def mark_of(identity: str, sink: str, before: int) -> str:
+    """What a sink writes into a place that others write to as well has this mark: the identity of its state, and how
+    many batches the sink may have had before it began anew and counted them from 0 again."""
+    return f"{identity}{f'x{before}' if before else ''}-{sink}"

@@ -20,11 +20,10 @@ from penstock.clock import run_time
 from penstock.engine.executor import bundle
 from penstock.engine.message.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors, told_once
 from penstock.engine.query.feeds import Asked, Batch, Seats
-from penstock.engine.query.file_feed import FileFeed
 from penstock.engine.query.frames import AnyFeed, Environment, FrameBuilder
 from penstock.engine.query.intake import Intake
-from penstock.engine.query.pacing import FIRST_ROWS_OF_SQL, Pacer
-from penstock.engine.query.sink_writers import BatchWriter, check_staged, finish_files, finish_published
+from penstock.engine.query.pacing import FIRST_ROWS, FIRST_ROWS_OF_SQL, Pacer
+from penstock.engine.query.staged_files import check_staged, finish_files, finish_published
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.query.window_ages import Born
 from penstock.engine.spark.internals import QueryIdentity
@@ -32,9 +31,9 @@ from penstock.engine.spark.state_placement import StatePlacer
 from penstock.engine.state.agreement import check_batch
 from penstock.engine.state.checkpoint_log import Positions
 from penstock.errors import PenstockError
+from penstock.kinds import BatchWriter, Unit
 from penstock.monitor.report import BatchReport, BundleReport, rows_out
 from penstock.settings import Settings
-from penstock.sources.specs import DataframeSource, FileSource
 from penstock.topology.definition import (
     Keyed,
     Operator,
@@ -44,8 +43,6 @@ from penstock.topology.definition import (
 
 #: How often a source that Spark drives is asked whether its output channels have room again.
 FULL_POLL = 0.5
-#: The first batch of a file source: a file or two, to learn what they cost.
-FIRST_FILE_BYTES = 1 << 20
 #: Batches of which it is known what was asked for: enough for those that Spark has not finished or recorded yet.
 REMEMBERED_BATCHES = 8
 
@@ -99,8 +96,10 @@ class OperatorQuery:
 
     def _pacer(self, settings: Settings) -> Pacer:
         longest = settings.batch_interval_most
-        if isinstance(self.operator, Source) and isinstance(self.operator.spec, FileSource):
-            return Pacer(settings.batch_interval, settings.batch_bytes, FIRST_FILE_BYTES, longest=longest)
+        if isinstance(self.operator, Source):
+            spec = self.operator.spec
+            most = settings.batch_rows if spec.unit is Unit.ROWS else settings.batch_bytes
+            return Pacer(settings.batch_interval, most, spec.first_batch or FIRST_ROWS, longest=longest)
         if isinstance(self.operator, Keyed) or getattr(self.operator, "takes_dataframes", False):
             return Pacer(settings.batch_interval, settings.batch_rows, FIRST_ROWS_OF_SQL, longest=longest)
         return Pacer(settings.batch_interval, settings.batch_rows, longest=longest)
@@ -199,7 +198,7 @@ class OperatorQuery:
         reports = [replace(report, finished=published) for report in reports]
         # Spark SQL does not say how much of its time was for rows.
         known = reports[0].busy + reports[0].busy_elsewhere if self._arrow else busy
-        self.intake.ended(self._work(taken, bundles), known)
+        self.intake.ended(self._work(taken), known)
         if new:  # and not a replay, which only brings state up to date
             self.environment.published(reports[0], taken)
             for report in reports[1:]:
@@ -250,15 +249,13 @@ class OperatorQuery:
     def _rows_in(self, taken: Sequence[Batch], bundles: Sequence[BundleReport]) -> int:
         if not self.feeds:
             return sum(rows_out(bundles).values())
-        if isinstance(self.feeds[0], FileFeed):
+        if isinstance(self.operator, Source):
             return sum(one.rows_in for one in bundles)  # how many there are in a file, only its reader knows
         return sum(one.rows for one in taken)
 
-    def _work(self, taken: Sequence[Batch], bundles: Sequence[BundleReport]) -> int:
-        """What the pacer counts: rows, or bytes for files."""
-        if self.feeds and isinstance(self.feeds[0], FileFeed):
-            return self.feeds[0].last_bytes
-        return sum(one.rows for one in taken)
+    def _work(self, taken: Sequence[Batch]) -> int:
+        """What the pacer counts: rows, or what else a source counts."""
+        return sum(one.rows if one.work is None else one.work for one in taken)
 
     def _wait_for_room(self) -> None:
         """A source that Spark drives by itself is held back where its batch ends."""
@@ -288,7 +285,7 @@ class OperatorQuery:
     @property
     def emits_by_itself(self) -> bool:
         """Whether it is a source that Spark drives: it has no gate, and nobody is asked before it reads."""
-        return isinstance(self.operator, Source) and isinstance(self.operator.spec, DataframeSource)
+        return isinstance(self.operator, Source) and not self.operator.spec.read_by_bundles
 
     @property
     def quiet(self) -> bool:
@@ -356,6 +353,8 @@ class OperatorQuery:
                 time.sleep(0.01)
             self.query.stop()
             self._between_batches(idle=True)  # Spark asks for no further batch, where the last one would be read of
+        for feed in self.feeds:
+            feed.close()
 
 
 def _born(taken: Iterable[Batch]) -> Born | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
-from penstock.engine.message.program import FileWriter
+from penstock.kinds import FileWriter
 
 #: Manifests of so many batches stay in the catalog for every operator, and of so many more until they are deleted.
 KEPT_BATCHES = 200

@@ -15,7 +15,6 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import Channel
 from penstock.channels.records import CatalogState
 from penstock.channels.segments import SegmentStore
-from penstock.engine.query.sink_writers import check_folder
 from penstock.engine.state import kept_record
 from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.checkpoints import Checkpoints
@@ -23,7 +22,6 @@ from penstock.engine.state.ownership import Owner
 from penstock.engine.state.shape import Shape, channels_read
 from penstock.engine.state.succession import OldState, Succession, decide
 from penstock.errors import PenstockError
-from penstock.sinks.specs import ParquetSink
 from penstock.topology.definition import TopologyDefinition
 
 _SHAPE = "shape"
@@ -151,8 +149,13 @@ def check_sinks(definition: TopologyDefinition, old: OldState, owner: Owner, dec
     for sink in definition.sinks:
         was = old.shape.get(sink.name, {})
         goes_on = was and was.get("folder", declared[sink.name].get("folder")) == declared[sink.name].get("folder")
-        if isinstance(sink.spec, ParquetSink) and sink.spec.existing == "refuse" and not goes_on:
-            check_folder(sink, sink.spec, owner.identity)
+        sink.spec.check(sink.name, owner.identity, bool(goes_on), sink.where)
+
+
+def check_sources(definition: TopologyDefinition) -> None:
+    """Refuse sources that the world outside does not have."""
+    for source in definition.sources:
+        source.spec.check(source.where)
 
 
 # What is done

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from penstock.channels.log import Channels
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
-from penstock.engine.query.feeds import Batch, RateFeed
+from penstock.engine.query.feeds import Batch
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
@@ -141,11 +141,11 @@ class Monitoring:
             for channel, stream in self._known[name].streams.items()
             for held in [around.channels.backlog(name, channel)]
         }
-        rates = [feed for feed in query.feeds if isinstance(feed, RateFeed)]
+        unmet = [rows for feed in query.feeds if (rows := feed.unmet) is not None]
         return Levels(
             at,
             backlog,
-            unmet_rows=sum(feed.unmet for feed in rates) if query.operator.name == name and rates else None,
+            unmet_rows=sum(unmet) if query.operator.name == name and unmet else None,
             throttled=query.intake.throttled or query.intake.held_back,
             batch_since=None if began is None else at - (time.monotonic() - began),
         )

@@ -13,13 +13,14 @@ from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
 from penstock.engine.query.frames import Environment, Published
-from penstock.engine.query.sink_writers import file_writer, finish_files
+from penstock.engine.query.staged_files import finish_files
 from penstock.engine.run.handover import (
     batches_before,
     check_checkpoints,
     check_empty,
     check_segments,
     check_sinks,
+    check_sources,
     hand_over,
     read_old_state,
     settle,
@@ -99,6 +100,7 @@ def open_environment(
     check_agreement(carried, catalog, checkpoints.location, host.spark)
     check_segments(definition, old, succession, catalog, store)
     check_sinks(definition, old, owner, declared)
+    check_sources(definition)
 
     claim(state.path, catalog, owner, outside if not settings.catalog else ())
     for name, location in (("checkpoints", settings.checkpoints), ("segments", settings.segments)):
@@ -126,7 +128,7 @@ def open_environment(
         batches_before=batches_before(catalog),
     )
     for sink in definition.sinks:
-        if (writer := file_writer(sink.spec, environment.mark_of(sink))) is not None:
+        if (writer := environment.file_writer(sink)) is not None:
             writer.clear()
     return Opened(environment, told)
 

@@ -13,7 +13,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
 from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.engine.query.feeds import Batch, RateFeed
+from penstock.engine.query.feeds import Batch
 from penstock.engine.query.frames import Environment
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.rehearsal import rehearse
@@ -342,12 +342,13 @@ class Run:
         return False
 
     def backlog(self, operator: str) -> int:
-        """Rows that wait in front of an operator; in front of a rate source, those that are due and not emitted."""
+        """Rows that wait in front of an operator; in front of a source, those that are there and not emitted, where
+        it can count them."""
         query = self.query(operator)
         if query.operator.name != operator:
             return 0  # it gets its rows from the operator before it in the same bundle
         if isinstance(query.operator, Source):
-            return sum(feed.unmet for feed in query.feeds if isinstance(feed, RateFeed))
+            return sum(feed.unmet or 0 for feed in query.feeds)
         inputs = {channel for feed in query.feeds for channel in getattr(feed, "position", {})}
         return sum(self.channels.backlog(operator, channel).rows for channel in inputs)
 

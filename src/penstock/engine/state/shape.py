@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.channels.segments import absolute
-from penstock.sinks.specs import ParquetSink
 from penstock.topology.definition import ByKey, Keyed, Map, Sink, Source, TopologyDefinition
 from penstock.topology.schema import schema_text
 
@@ -34,7 +32,7 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
         if isinstance(operator, Source):
             facts["source"] = operator.spec.kind
         if isinstance(operator, Sink):
-            facts["folder"] = absolute(operator.spec.path) if isinstance(operator.spec, ParquetSink) else None
+            facts["folder"] = operator.spec.folder
         shape[operator.name] = facts
     return shape
 

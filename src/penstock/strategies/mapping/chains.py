@@ -23,9 +23,6 @@ from penstock.topology.definition import (
 
 #: Each at least two operators, in the order of the streams.
 Chains = tuple[tuple[str, ...], ...]
-#: Sources and sinks whose rows are read and written by bundles, not by Spark.
-_SOURCES = frozenset({"rate", "files"})
-_SINKS = frozenset({"noop", "parquet", "arrow"})
 
 
 def chains_of(definition: TopologyDefinition, placement: Placement) -> Chains:
@@ -124,8 +121,8 @@ def _cannot_be_chained(operator: Operator) -> str:
             return f"{operator.name} is keyed: Spark's shuffle splits its rows"
         case Map(takes_dataframes=True):
             return f"the work of {operator.name} is done by Spark SQL"
-        case Source() if operator.spec.kind not in _SOURCES:
+        case Source() if not operator.spec.read_by_bundles:
             return f"{operator.name} is read by Spark"
-        case Sink() if operator.spec.kind not in _SINKS:
+        case Sink() if not operator.spec.written_by_bundles:
             return f"{operator.name} is written by Spark"
     return ""

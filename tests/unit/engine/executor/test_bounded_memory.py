@@ -15,9 +15,9 @@ from penstock.engine.executor import bundle, instance, worker
 from penstock.engine.message.failures import OperatorFailure
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Descriptor
-from penstock.engine.query.sink_writers import ParquetWriter
 from penstock.errors import Location
 from penstock.monitor.report import BundleReport
+from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
 TEXTS = pa.schema([("n", pa.int64()), ("text", pa.string())])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import sources
-from penstock.engine.executor.readers import FileReader
+from penstock.engine.executor.readers import SourceReader
 from penstock.engine.message.shares import Descriptor
 from penstock.errors import PenstockError
 
@@ -28,10 +28,10 @@ def folder(tmp_path: Path) -> Path:
 
 def read(folder: Path, names: list[str], bad: list[tuple[str, str]] | None) -> list[int]:
     spec = sources.files(str(folder), format="parquet", schema="id long")
-    files = [[str(folder / name), 1, 0, None] for name in names]
-    descriptor = Descriptor("a/0", 1, (), {"files": files, "born": [0.0, 0.0]})
+    files = [[[str(folder / name), 0, None], 1] for name in names]
+    descriptor = Descriptor("a/0", 1, (), {"ranges": files, "born": [0.0, 0.0]})
     refuse = None if bad is None else [lambda row, error: bad.append((row, error))]
-    [portions] = FileReader(spec).read(descriptor, refuse)
+    [portions] = SourceReader(spec).read(descriptor, refuse)
     return [row for _, batch in portions for row in batch.column("id").to_pylist()]
 
 
@@ -126,15 +126,15 @@ def test_bytes_that_cannot_be_fetched_are_no_bad_row(
     failing = FailingFileSystem(size // 2, error)
     monkeypatch.setattr("penstock.sources.json_lines.BLOCK_BYTES", 1 << 16)
     monkeypatch.setattr("penstock.sources.csv_rows.BLOCK_BYTES", 1 << 16)
-    monkeypatch.setattr("penstock.engine.executor.readers.open_filesystem", lambda path: (failing, path))
+    monkeypatch.setattr("penstock.sources.file_source.open_filesystem", lambda path: (failing, path))
     if format == "csv":  # which is opened twice: for the names of the columns, and then for the rows
         monkeypatch.setattr("penstock.sources.csv_rows.CsvFile._names", lambda self: ["n", "text"])
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
-    descriptor = Descriptor("a/0", 1, (), {"files": [[str(tmp_path / name), size, 0, None]], "born": [0.0, 0.0]})
+    descriptor = Descriptor("a/0", 1, (), {"ranges": [[[str(tmp_path / name), 0, None], size]], "born": [0.0, 0.0]})
     bad: list[tuple[str, str]] = []
 
     def attempt() -> int:
-        [portions] = FileReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
+        [portions] = SourceReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
         return sum(batch.num_rows for _, batch in portions)
 
     with pytest.raises((PenstockError, MemoryError)) as caught:
@@ -174,8 +174,8 @@ def test_what_is_broken_inside_a_file_is_one_bad_row(name: str, damage: str, tmp
         data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
     path.write_bytes(data)
     spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
-    descriptor = Descriptor("a/0", 1, (), {"files": [[str(path), len(data), 0, None]], "born": [0.0, 0.0]})
+    descriptor = Descriptor("a/0", 1, (), {"ranges": [[[str(path), 0, None], len(data)]], "born": [0.0, 0.0]})
     bad: list[tuple[str, str]] = []
-    [portions] = FileReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
+    [portions] = SourceReader(spec).read(descriptor, [lambda row, why: bad.append((row, why))])
     assert sum(batch.num_rows for _, batch in portions) < ROWS
     assert "the file cannot be read (further)" in bad[-1][1]

@@ -20,11 +20,11 @@ from penstock import sources
 from penstock.channels.catalog import Catalog
 from penstock.clock import run_time
 from penstock.cluster.model import Slot
-from penstock.engine.executor.readers import FileReader
+from penstock.engine.executor.readers import SourceReader
 from penstock.engine.message.shares import Bundle, Descriptor
-from penstock.engine.query.feeds import Seats
-from penstock.engine.query.file_feed import FileFeed
+from penstock.engine.query.feeds import Seats, SourceFeed
 from penstock.errors import PenstockError
+from penstock.kinds import SourcePlace
 
 SCHEMA = "n long, text string"
 ADMITTED = 5 << 20
@@ -56,9 +56,9 @@ class Stream:
         gate: Any = SimpleNamespace(
             add=lambda feed: None, admits=lambda feed: min(self.admitted, feed.available()), closed=False
         )
-        operator: Any = SimpleNamespace(name="files", where=None)
         seats = Seats(lambda: bundles, lambda slot: None)
-        self.feed = FileFeed(operator, self.spec, self.catalog, gate, seats, self.clock)
+        self.offsets = self.spec.offsets(SourcePlace("files", self.catalog, self.clock))
+        self.feed = SourceFeed(self.offsets, self.spec.unit, gate, seats)
 
     def shares(self, start: str | None, end: str) -> list[Descriptor]:
         return [Descriptor.parse(text) for text, _ in self.feed.partitions(start, end)]
@@ -67,7 +67,7 @@ class Stream:
         """Of one micro-batch, in the order in which they are published."""
         numbers = []
         for share in self.shares(start, end):
-            for portions in FileReader(self.spec).read(share, None):
+            for portions in SourceReader(self.spec).read(share, None):
                 numbers += [n for _, batch in portions for n in batch.column("n").to_pylist()]
         return numbers
 
@@ -138,7 +138,7 @@ def test_all_instances_share_one_large_file(format: str, large: Path, catalog: C
     [(start, end, rows)] = stream.run()
     assert rows == list(range(ROWS + 20))
     assert len(stream.shares(start, end)) == 2
-    sizes = [sum(size for _, size, *_ in share.load["files"]) for share in stream.shares(start, end) if share.load]
+    sizes = [sum(size for _, size in share.load["ranges"]) for share in stream.shares(start, end) if share.load]
     assert max(sizes) < 0.7 * sum(sizes)
 
 
@@ -248,7 +248,7 @@ class Day:
         self.counted.calls = self.counted.rows = 0
         self.go_on(1)
         kept = len(self.counted._catalog.metas("files/files/at:"))
-        return self.counted.calls, self.counted.rows, kept, len(self.stream.feed._list)
+        return self.counted.calls, self.counted.rows, kept, len(self.stream.offsets._list)
 
 
 def test_what_a_folder_costs_does_not_grow_with_the_files_that_were_ever_in_it(
@@ -260,7 +260,7 @@ def test_what_a_folder_costs_does_not_grow_with_the_files_that_were_ever_in_it(
     day.go_on(40)
     assert day.cost() == early
     assert early[2] <= 4 * 50, "those that are there, and those that went a while ago"
-    assert len(day.stream.feed._list._files) <= 4 * 50
+    assert len(day.stream.offsets._list._files) <= 4 * 50
 
 
 def test_a_million_files_seen_cost_no_more_than_none(tmp_path: Path, catalog: Catalog) -> None:
@@ -407,7 +407,7 @@ def test_a_list_of_an_older_penstock_is_taken_over(tmp_path: Path, catalog: Cata
     stream = Stream(tmp_path / "in", catalog)
     [share] = stream.shares("1", "3")
     assert share.load is not None
-    assert [Path(path).name for path, *_ in share.load["files"]] == ["a.json", "c.json"]
+    assert [Path(path).name for (path, *_), _ in share.load["ranges"]] == ["a.json", "c.json"]
     assert sorted(catalog.metas("files/files/"))[-1] == "next"
     assert catalog.get_meta("files/files/parts") is None
     assert catalog.get_meta("files/files/next") == "3"

@@ -10,22 +10,18 @@ import pytest
 from penstock import sources
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import RateFeed, Seats
+from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.kinds import SourcePlace, Unit
 
 BEGAN = 1_000.0
 
 
-def feed(began: dict[str, float], now: float, position: int = 0) -> RateFeed:
+def feed(memory: dict[str, float], now: float, position: int = 0) -> SourceFeed:
     gate: Any = SimpleNamespace(add=lambda feed: None, closed=False)
-    made = RateFeed(
-        "rows",
-        sources.rate(10),
-        began,
-        gate,
-        Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None),
-        clock=lambda: now,
-    )
-    made.position, made.found = position, True
+    notes: Any = None
+    offsets = sources.rate(10).offsets(SourcePlace("rows", notes, lambda: now, memory=memory))
+    made = SourceFeed(offsets, Unit.ROWS, gate, Seats(lambda: [Bundle(Slot("a", 0), 1)], lambda slot: None))
+    made.seek(str(position))
     return made
 
 
@@ -51,7 +47,7 @@ def test_before_spark_has_said_where_a_stream_is_nothing_is_owed_and_no_schedule
     # Spark asks for the last batch of the run before: rows up to 20 were emitted then.
     unknown.partitions("10", "20")
     assert unknown.unmet == 0
-    assert began == {"rows": pytest.approx(BEGAN - 2)}
+    assert began == {"began": pytest.approx(BEGAN - 2)}
 
 
 def test_a_run_that_goes_on_after_a_pause_owes_nothing_for_it() -> None:

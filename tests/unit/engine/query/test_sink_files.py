@@ -12,10 +12,11 @@ from penstock import sources
 from penstock.channels.catalog import Catalog
 from penstock.engine.query import query as operator_query
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.query.sink_writers import ParquetWriter, check_staged, finish_files
+from penstock.engine.query.staged_files import check_staged, finish_files
 from penstock.engine.run.opening import finish_sinks
 from penstock.errors import PenstockError
 from penstock.monitor.report import BatchReport, BundleReport
+from penstock.sinks.parquet_sink import ParquetWriter
 
 ROWS = sources.numbers().rows(0, 20)
 

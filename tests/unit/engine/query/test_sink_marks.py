@@ -8,7 +8,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from penstock import sinks
-from penstock.engine.query.sink_writers import FunctionWriter, JdbcWriter, ParquetWriter, mark_of
+from penstock.engine.query.frames import mark_of
+from penstock.sinks.function_sink import FunctionWriter
+from penstock.sinks.jdbc_sink import JdbcWriter
+from penstock.sinks.parquet_sink import ParquetWriter
 
 
 def test_marks_of_two_beginnings_differ_and_so_do_the_names_they_are_in(tmp_path: Path) -> None:

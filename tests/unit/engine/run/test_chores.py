@@ -12,10 +12,10 @@ import pytest
 
 from penstock.engine.query import query as operator_query
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.query.sink_writers import STAGING, ParquetWriter
 from penstock.engine.run.chores import KEPT_BATCHES, PRUNED_BATCHES, Chores, Staging
 from penstock.engine.spark.java_callbacks import PlacedSource
 from penstock.engine.spark.streams import ACTIVE_SECONDS, ActiveQueries
+from penstock.sinks.parquet_sink import STAGING, ParquetWriter
 
 OPERATORS = [f"op{index}" for index in range(100)]
 

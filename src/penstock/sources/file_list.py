@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 
-from penstock.channels.catalog import Catalog
 from penstock.errors import PenstockError
+from penstock.kinds import Notes
 
 #: A file that is gone for so long is forgotten: one of the same name that comes then is another file. Until then it may
 #: be back, with a network drive that was away for a while.
@@ -43,7 +43,7 @@ class FileList:
     In memory are the names of all files that are known, and what is left of the list from the first file on that may
     still be asked for."""
 
-    def __init__(self, catalog: Catalog, operator: str) -> None:
+    def __init__(self, catalog: Notes, operator: str) -> None:
         self._catalog = catalog
         self._operator = operator
         self._adopt_older()

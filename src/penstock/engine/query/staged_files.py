@@ -1,0 +1,68 @@
+"""Files that bundles have staged for a sink: they get their final names when their batch is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyarrow import fs as pafs
+
+from penstock.channels.catalog import Catalog
+from penstock.channels.segments import open_filesystem
+from penstock.errors import PenstockError
+from penstock.monitor.report import BatchReport
+
+
+def check_staged(report: BatchReport) -> None:
+    """Before a batch is published: every file that its bundles have staged is there for the driver too, which is going
+    to move it. A batch whose files it cannot see must not count as written."""
+    for filesystem, staged, _ in _files(report):
+        if not _exists(filesystem, staged):
+            raise PenstockError(
+                "SINK_NOT_SHARED",
+                f'a bundle has written {staged}, but the driver of "{report.operator}" cannot see that file.',
+                "Driver and executors must share the folder of a Parquet sink: give a path on a file system that all "
+                "machines have mounted, or a URI (hdfs:, s3:, gs:). The batch is not published: started again with "
+                "the same --state, the topology writes its rows anew.",
+            )
+
+
+def finish_published(operator: str, batch: int, catalog: Catalog) -> None:
+    """The same for a batch that was published before: its files may have been left as they were, when the disk had no
+    room for a name in that moment."""
+    for one in catalog.manifests(operator, batch - 1):
+        if one.batch == batch:
+            finish_files(BatchReport.parse(one.manifest), catalog)
+
+
+def finish_files(report: BatchReport, catalog: Catalog) -> None:
+    """Give the staged files of a published batch their final names. Done again after a crash, it changes nothing.
+
+    The catalog is told, so that nobody misses a file later that was there and that others have taken away since."""
+    files, key = list(_files(report)), f"finished/{report.operator}"
+    was_finished = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
+    for filesystem, staged, final in files:
+        # Asked first: S3 has no error of its own for a file that is not there.
+        if _exists(filesystem, staged):
+            filesystem.move(staged, final)
+        elif not was_finished and not _exists(filesystem, final):
+            raise PenstockError(
+                "SINK_FILE_LOST",
+                f'rows that batch {report.batch} of "{report.operator}" has written are lost: the file is neither at '
+                f"{staged}, where a bundle has staged it, nor at {final}, where it belongs.",
+                f"Restore the file to one of the two places. If you can do without its rows, put an empty file at "
+                f"{final}, start again, and delete that file then.",
+            )
+    if files and not was_finished:
+        catalog.set_meta(key, str(report.batch))
+
+
+def _files(report: BatchReport) -> Iterator[tuple[pafs.FileSystem, str, str]]:
+    """(file system, staged path, final path) of every file of a batch."""
+    for bundle in report.bundles:
+        for marked, final in bundle.staged:
+            uri, _, staged = marked.partition("|")
+            yield open_filesystem(uri)[0] if uri else pafs.LocalFileSystem(), staged, final
+
+
+def _exists(filesystem: pafs.FileSystem, path: str) -> bool:
+    return bool(filesystem.get_file_info(path).type != pafs.FileType.NotFound)

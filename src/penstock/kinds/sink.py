@@ -1,0 +1,88 @@
+"""What a kind of sink says about itself, in one class: where rows go, and who writes them.
+
+Rows are written in one of three ways. Bundles call a function with every Arrow batch (`bundle_function`), bundles write
+files that appear when their batch is published (`file_writer`), or the driver gets every micro-batch as a DataFrame
+(`batch_writer`). A kind that names none of them counts its rows and forgets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import Location
+
+
+class FileWriter(Protocol):
+    """Writes the rows of a sink to a file that only appears under its final name once the batch is published."""
+
+    def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
+        """(staged path, final path)."""
+
+    def clear(self, before: int | None = None) -> None:
+        """Delete what was staged and never published; on the driver. All of it before anything runs; later only what
+        was staged for batches before this one."""
+
+
+class BatchWriter(Protocol):
+    """Gets every micro-batch as a DataFrame of Spark's, on the driver."""
+
+    def write(self, frame: Any, batch: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class SinkPlace:
+    """Where a sink stands: what its writer needs of the topology that it is part of."""
+
+    #: The name of the sink.
+    operator: str = ""
+    #: What a sink writes into a place that others write to as well has this mark. No other sink and no other state has
+    #: it: they all count their batches from 0, and none may replace what another has written.
+    mark: str = ""
+    #: Added to the mark where another query than the sink's own writes.
+    by: str = ""
+    #: How many batches the sink may have had before it began anew and counted them from 0 again.
+    batches_before: int = 0
+    #: The driver's Java classes, by a SparkSession.
+    java: Callable[[Any], Any] | None = None
+
+
+class SinkKind:
+    """The base of all kinds of sinks. A kind is a frozen dataclass: what a user gives to `topology.sink`."""
+
+    #: The name of the kind, as people and the state see it.
+    kind: ClassVar[str]
+    #: Whether bundles write its rows: then it can be chained. Otherwise `batch_writer` gets DataFrames.
+    written_by_bundles: ClassVar[bool] = True
+
+    def describe(self) -> Mapping[str, Any]:
+        """For people, without secrets."""
+        return {"kind": self.kind}
+
+    @property
+    def folder(self) -> str | None:
+        """Where its files are, of a kind that has a folder: a run that goes on goes on there."""
+        return None
+
+    def check_rows(self, schema: pa.Schema, where: Location) -> None:
+        """Raise a named error about rows that this sink cannot write, when the topology is declared."""
+
+    def check(self, sink: str, identity: str, goes_on: bool, where: Location | None) -> None:
+        """Raise a named error about what is wrong in the world outside. Called before a run touches its state, whose
+        `identity` no other has. `goes_on` says whether the sink has been writing to the same place before."""
+
+    def bundle_function(self) -> Callable[[pa.RecordBatch], Any] | None:
+        """What a bundle calls with rows as they come. What it returns is not looked at. It travels to the executors, so
+        it must be picklable. A batch that is run again after a failure calls it again."""
+        return None
+
+    def file_writer(self, place: SinkPlace) -> FileWriter | None:
+        """Of a kind whose rows go to files that appear when their batch is published."""
+        return None
+
+    def batch_writer(self, place: SinkPlace) -> BatchWriter | None:
+        """Of a kind that bundles do not write."""
+        return None

@@ -1,0 +1,64 @@
+"""A topology that reads Kafka in a process of its own, to be killed: `killable_kafka.py FOLDER SERVERS CLUSTER ROWS`.
+
+It says "published" once the first batch has reached the sink, and "finished" when every message is there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock import Settings, Topology, sinks, sources
+from penstock.cluster.local import LocalCluster
+from penstock.cluster.standalone import StandaloneCluster
+from penstock.engine.run.run import Run
+from penstock.engine.spark.host import SparkHost
+from penstock.engine.state.folder import StateFolder
+
+
+def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def with_users(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch.column(0).to_pylist()
+    users = [f"user {n % 7}" for n in numbers]
+    columns = [pa.array(users, pa.string()), batch.column(0), pa.array(["here"] * len(numbers), pa.string())]
+    return pa.record_batch(columns, names=["user", "n", "origin"])
+
+
+def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True) -> Topology:
+    topology = Topology("kafka")
+    spec = sources.kafka(servers, "numbers", value="text", metadata=["partition", "offset"], follow=False)
+    numbers = topology.source("numbers", spec, instances=instances, chained=chained)
+    schema = "value string, partition int, offset long"
+    same = topology.map("same", unchanged, inputs=[numbers], schema=schema, instances=instances)
+    topology.sink("out", sinks.parquet(folder / "out"), inputs=[same], instances=instances)
+    return topology
+
+
+def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
+    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
+    state = StateFolder.hold(str(folder / "state"))
+    provider = (
+        LocalCluster(slots=2, cores=1, task_threads=6)
+        if cluster == "local"
+        else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}")
+    )
+    # Apart: so that rows also lie in a channel when the driver dies.
+    topology = reading(servers, folder, chained=False)
+    with SparkHost("kafka", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
+        with Run(topology.definition(), host, state, settings) as run:
+            said = False
+            while not run.wait(0.1):
+                if not said and run.statistics.totals("out")[0]:
+                    said = True
+                    print("published", flush=True)
+        print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -1,0 +1,100 @@
+"""A source and a sink of strangers, each one file outside of Penstock: by the names of their entry points, or directly.
+
+They are placed, chained, restarted and written exactly once like Penstock's own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as pv
+import pytest
+from conftest import TEST_SETTINGS
+from test_results import WAIT
+
+from penstock import PenstockError, Topology, sinks, sources
+from penstock.cluster.local import LocalCluster
+from penstock.engine.spark.host import SparkHost
+
+MODULES = Path(__file__).parents[1] / "strangers" / "src"
+ENTRY_POINTS = """[penstock.sources]
+strangers_numbers = penstock_strangers.strangers_numbers:StrangersNumbers
+[penstock.sinks]
+text_files = penstock_strangers.text_files:TextFiles
+"""
+COUNTERS, LIMIT = 3, 7_000
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Their package as an installer would leave it: modules on the path, and metadata that names the entry points."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "strange_kinds-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-kinds\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    paths = [str(site), str(MODULES)]
+    sys.path[:0] = paths
+    importlib.invalidate_caches()
+    yield site
+    for path in paths:
+        sys.path.remove(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path, strangers: Path) -> Iterator[SparkHost]:
+    """The executors see the strangers' modules too."""
+    provider = LocalCluster(slots=2, cores=1, task_threads=6)
+    with SparkHost("strangers", provider, TEST_SETTINGS, tmp_path / "logs", [str(MODULES)]) as made:
+        yield made
+
+
+def counted(source: Any, sink: Any) -> Topology:
+    topology = Topology("strange")
+    numbers = topology.source("numbers", source, instances=2)
+    topology.sink("out", sink, inputs=[numbers], instances=2)
+    return topology
+
+
+def written(folder: Path) -> list[tuple[int, int]]:
+    tables = [pv.read_csv(path) for path in sorted(folder.glob("*.csv"))]
+    return [(row["counter"], row["n"]) for table in tables for row in table.to_pylist()]
+
+
+def test_strangers_kinds_run_like_penstocks_own(host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    by_name = counted(
+        sources.named("strangers_numbers", COUNTERS, limit=LIMIT), sinks.named("text_files", str(tmp_path / "named"))
+    )
+    with running(by_name, host, state="kept") as run:
+        while not run.statistics.totals("out")[0]:
+            assert not run.wait(0.01)
+        run.stop(drain=False)
+    with running(by_name, host, state="kept") as run:
+        assert run.wait(WAIT)
+    rows = written(tmp_path / "named")
+    assert Counter(rows) == Counter((counter, n) for counter in range(COUNTERS) for n in range(LIMIT))
+    for counter in range(COUNTERS):
+        assert [n for one, n in rows if one == counter] == list(range(LIMIT))
+
+    from penstock_strangers.strangers_numbers import StrangersNumbers
+    from penstock_strangers.text_files import TextFiles
+
+    directly = counted(StrangersNumbers(2, 100), TextFiles(str(tmp_path / "direct")))
+    with running(directly, host) as run:
+        assert run.wait(WAIT)
+        assert run.statistics.totals("numbers")[0] == 200
+    assert len(written(tmp_path / "direct")) == 200
+
+
+def test_names_that_nobody_registers_are_refused(strangers: Path) -> None:
+    for make, error in ((sources.named, "UNKNOWN_SOURCE"), (sinks.named, "UNKNOWN_SINK")):
+        with pytest.raises(PenstockError) as caught:
+            make("nobodys")
+        assert caught.value.name == error
+        assert caught.value.where is not None and caught.value.where.file == __file__
+    with pytest.raises(PenstockError, match="strangers_numbers"):
+        sources.named("nobodys")

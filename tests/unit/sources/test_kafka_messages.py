@@ -1,0 +1,113 @@
+"""Ranges of a Kafka partition as an executor reads them, from librdkafka's own mock cluster."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from kafka_cluster import KafkaCluster, kafka_cluster
+
+from penstock import sources
+from penstock.errors import PenstockError
+from penstock.kafka_client import Brokers
+from penstock.sources import kafka_messages
+
+pytest.importorskip("confluent_kafka")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with kafka_cluster(numbers=2, words=1, orders=1, other=1, short=1) as made:
+        made.produce("numbers", [(n % 2, b"%d" % n) for n in range(60_000)])
+        yield made
+
+
+def values(spec: sources.KafkaSource, load: list[object]) -> list[object]:
+    return [value for batch in spec.read(load, None) for value in batch.column("value").to_pylist()]
+
+
+def test_a_range_has_exactly_its_messages_in_their_order(cluster: KafkaCluster) -> None:
+    spec = sources.kafka(cluster.servers, "numbers")
+    assert values(spec, ["numbers", 1, 0, 5]) == [b"%d" % n for n in range(1, 11, 2)]
+    # The next range goes on with what was fetched, the same one and an earlier one are fetched again.
+    assert values(spec, ["numbers", 1, 5, 20_005]) == [b"%d" % n for n in range(11, 40_011, 2)]
+    assert values(spec, ["numbers", 1, 5, 20_005]) == [b"%d" % n for n in range(11, 40_011, 2)]
+    assert values(spec, ["numbers", 1, 2, 4]) == [b"5", b"7"]
+    assert values(spec, ["numbers", 0, 29_998, 30_000]) == [b"59996", b"59998"]
+
+
+def test_what_is_known_of_a_message_is_in_columns(cluster: KafkaCluster) -> None:
+    cluster.produce("words", [(0, b"one"), (0, None), (0, "drei \u00e4".encode())], key=b"k", headers=[("h", b"1")])
+    metadata = ["key", "topic", "partition", "offset", "timestamp", "headers"]
+    spec = sources.kafka(cluster.servers, "words", value="text", metadata=metadata)
+    [batch] = spec.read(["words", 0, 0, 3], None)
+    assert batch.schema == spec.schema
+    rows = batch.to_pylist()
+    assert [row["value"] for row in rows] == ["one", None, "drei \u00e4"]
+    assert [row["offset"] for row in rows] == [0, 1, 2]
+    assert {(row["key"], row["topic"], row["partition"]) for row in rows} == {(b"k", "words", 0)}
+    assert rows[0]["headers"] == [{"name": "h", "value": b"1"}]
+    assert rows[0]["timestamp"] is not None
+
+
+def test_objects_become_columns_and_bad_ones_go_elsewhere(cluster: KafkaCluster) -> None:
+    good = [b'{"id": %d,\n "item": "x"}' % n for n in range(5)]
+    texts = [*good[:2], b"no JSON", good[2], b'{"id": "seven"}', None, b" ", good[3], b"null", good[4], b"{} {}"]
+    cluster.produce("orders", [(0, text) for text in texts])
+    spec = sources.kafka(cluster.servers, "orders", value="json", schema="id long, item string", metadata=["offset"])
+    bad: list[tuple[str, str]] = []
+    rows = pa.Table.from_batches(spec.read(["orders", 0, 0, len(texts)], lambda *one: bad.append(one))).to_pylist()
+    assert [(row["id"], row["offset"]) for row in rows] == [(0, 0), (1, 1), (2, 3), (3, 7), (4, 9)]
+    assert [row for row, _ in bad] == ["no JSON", '{"id": "seven"}', "", " ", "null", "{} {}"]
+    assert '"seven" is no long' in bad[1][1]
+    with pytest.raises(PenstockError, match=r"offset 2 in partition 0 of \"orders\"") as caught:
+        list(spec.read(["orders", 0, 0, len(texts)], None))
+    assert caught.value.name == "BAD_ROW"
+
+
+def test_text_must_be_utf8(cluster: KafkaCluster) -> None:
+    cluster.produce("other", [(0, b"good"), (0, b"\xff\xfe"), (0, b"too")])
+    spec = sources.kafka(cluster.servers, "other", value="text")
+    bad: list[tuple[str, str]] = []
+    read = [batch.column("value").to_pylist() for batch in spec.read(["other", 0, 0, 3], lambda *one: bad.append(one))]
+    assert read == [["good", "too"]]
+    assert len(bad) == 1
+
+
+def test_offsets_that_are_not_there_are_lost_data(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.produce("short", [(0, b"x")] * 10)
+    monkeypatch.setattr(kafka_messages, "STALLED_SECONDS", 1.0)
+    spec = sources.kafka(cluster.servers, "short")
+    for load in (["short", 0, 50, 60], ["short", 0, 5, 60]):
+        with pytest.raises(PenstockError) as caught:
+            values(spec, load)
+        assert caught.value.name == "KAFKA_DATA_LOST"
+
+
+def test_retention_that_was_faster_is_an_error(cluster: KafkaCluster) -> None:
+    """The mock keeps about 5 MB of a partition."""
+    with kafka_cluster(large=1) as made:
+        for _ in range(8):
+            made.produce("large", [(0, b"y" * 10_000)] * 100)
+        low = Brokers(made.servers, {}).earliest([("large", 0)])["large", 0]
+        assert low > 0
+        spec = sources.kafka(made.servers, "large")
+        assert len(values(spec, ["large", 0, low, 800])) == 800 - low
+        with pytest.raises(PenstockError) as caught:
+            values(spec, ["large", 0, 0, 800])
+        assert caught.value.name == "KAFKA_DATA_LOST"
+
+
+def test_brokers_and_topics_are_looked_for_at_the_door(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        sources.kafka(cluster.servers, ["numbers", "nothing"]).check(None)
+    assert caught.value.name == "KAFKA_UNKNOWN_TOPIC"
+    assert '"nothing"' in caught.value.message
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setattr("penstock.kafka_client.SECONDS", 0.5)
+        with pytest.raises(PenstockError) as caught:
+            sources.kafka(f"127.0.0.1:{unused.getsockname()[1]}", "numbers").check(None)
+    assert caught.value.name == "KAFKA_UNREACHABLE"

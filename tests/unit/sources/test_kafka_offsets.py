@@ -1,0 +1,242 @@
+"""Where a Kafka source is: starting positions, lag, ranges, partitions that come, data that is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from penstock import sources
+from penstock.errors import PenstockError
+from penstock.kafka_client import Partition, unreachable
+from penstock.kinds import SourcePlace
+from penstock.sources import kafka_source
+from penstock.sources.kafka_source import KafkaOffsets
+
+
+@dataclass
+class FakeBrokers:
+    """Partitions of a topic, each with its first offset and the one behind its last."""
+
+    held: dict[Partition, tuple[int, int]]
+    by_time: dict[Partition, int] = field(default_factory=dict)
+    silent: bool = False
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        self._answer()
+        return sorted(one for one in self.held if one[0] in topics)
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._answer()
+        return {one: self.held[one][0] for one in partitions}
+
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._answer()
+        return {one: self.held[one][1] for one in partitions}
+
+    def at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
+        self._answer()
+        assert milliseconds == 1_767_225_600_000
+        return {one: self.by_time.get(one, -1) for one in partitions}
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise unreachable("nowhere", "no answer")
+
+
+class FakeNotes:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def get_meta(self, key: str) -> str | None:
+        return self.values.get(key)
+
+    def metas(self, prefix: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
+        self.values.update(values)
+
+
+class World:
+    """One source, its brokers, its notes and its clock."""
+
+    def __init__(self, held: Mapping[int, tuple[int, int]], **declared: Any) -> None:
+        self.brokers = FakeBrokers({("t", number): one for number, one in held.items()})
+        self.notes = FakeNotes()
+        self.now = 100.0
+        self.spec = sources.kafka("nowhere:9092", "t", **declared)
+
+    def begin(self) -> KafkaOffsets:
+        """A query begins, of a new run or of one that goes on."""
+        place = SourcePlace("in", self.notes, lambda: self.now, prefix="source/in/")
+        brokers: Any = self.brokers
+        return KafkaOffsets(self.spec, place, brokers)
+
+    def look(self, offsets: KafkaOffsets, seconds: float = 1.0) -> None:
+        self.now += seconds
+        offsets.look()
+
+
+def ranges(offsets: KafkaOffsets, start: Any, end: Any) -> list[list[Any]]:
+    return [one.load for one in offsets.ranges(start, end, 2)]
+
+
+HELD = {0: (10, 100), 1: (0, 40)}
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        ("earliest", [["t", 0, 10, 100], ["t", 1, 0, 40]]),
+        ("latest", []),
+        ({0: 90}, [["t", 0, 90, 100], ["t", 1, 0, 40]]),
+        ({"t": {0: 100, 1: 39}}, [["t", 1, 39, 40]]),
+        (datetime(2026, 1, 1, tzinfo=UTC), [["t", 0, 70, 100]]),
+    ],
+)
+def test_a_new_state_begins_where_it_is_told_to(start: Any, wanted: list[list[Any]]) -> None:
+    world = World(HELD, start=start)
+    world.brokers.by_time = {("t", 0): 70}
+    offsets = world.begin()
+    world.look(offsets)
+    assert offsets.available() == offsets.unmet == sum(stop - first for _, _, first, stop in wanted)
+    end = offsets.end(1_000, 1)
+    assert ranges(offsets, None, end) == wanted
+
+
+def test_the_beginning_is_the_same_after_a_crash_before_the_first_batch_was_finished() -> None:
+    world = World(HELD, start="latest")
+    world.begin()
+    world.brokers.held["t", 0] = (10, 120)
+    again = world.begin()
+    world.look(again)
+    assert ranges(again, None, again.end(1_000, 1)) == [["t", 0, 100, 120]]
+
+
+def test_a_batch_takes_of_all_partitions_in_proportion() -> None:
+    world = World({0: (0, 300), 1: (0, 100), 2: (0, 0)})
+    offsets = world.begin()
+    world.look(offsets)
+    end = offsets.end(40, 1)
+    assert ranges(offsets, None, end) == [["t", 0, 0, 30], ["t", 1, 0, 10]]
+    offsets.go_to(json.loads(json.dumps(end)))
+    assert offsets.available() == 360
+    assert offsets.end(0, 1) == end, "without anything to read, the offset stays the same text"
+
+
+def test_before_the_first_message_there_is_no_offset() -> None:
+    world = World({0: (0, 0)})
+    offsets = world.begin()
+    world.look(offsets)
+    assert (offsets.available(), offsets.end(0, 1)) == (0, None)
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
+    world = World({0: (0, 5)}, start="latest")
+    offsets = world.begin()
+    world.look(offsets)
+    world.brokers.held = {("t", 0): (0, 6), ("t", 1): (0, 3)}
+    world.look(offsets, kafka_source.REFRESH_SECONDS)
+    end = offsets.end(10, 1)
+    assert ranges(offsets, None, end) == [["t", 0, 5, 6], ["t", 1, 0, 3]]
+    # Killed in that batch: Spark asks for it again, and the catalog knows where the new partition begins.
+    again = world.begin()
+    assert ranges(again, None, end) == [["t", 0, 5, 6], ["t", 1, 0, 3]]
+
+
+def test_messages_are_as_old_as_the_first_look_that_saw_them() -> None:
+    world = World({0: (0, 10)})
+    offsets = world.begin()
+    world.look(offsets)
+    world.brokers.held["t", 0] = (0, 20)
+    world.look(offsets)
+    [one] = offsets.ranges(None, offsets.end(100, 1), 1)
+    assert (one.born_from, one.born_to) == (101.0, 102.0)
+
+
+@pytest.mark.parametrize("held", [(50, 100), (0, 15)])
+def test_messages_that_are_gone_are_an_error_that_says_what_to_do(held: tuple[int, int]) -> None:
+    world = World({0: (0, 100)})
+    offsets = world.begin()
+    world.look(offsets)
+    offsets.go_to({"topics": {"t": {"0": 20}}})
+    world.brokers.held["t", 0] = held
+    with pytest.raises(PenstockError) as caught:
+        world.look(offsets, kafka_source.REFRESH_SECONDS)
+    assert caught.value.name == "KAFKA_DATA_LOST"
+    assert "--forget" in caught.value.hint
+
+
+@pytest.mark.parametrize("start", [{0: 5}, {0: 101}, {7: 0}])
+def test_offsets_to_start_at_must_be_there(start: dict[int, int]) -> None:
+    with pytest.raises(PenstockError) as caught:
+        World(HELD, start=start).begin()
+    assert caught.value.name == "KAFKA_BAD_START"
+
+
+def test_brokers_that_are_silent_for_a_while_are_waited_for() -> None:
+    world = World({0: (0, 10)})
+    offsets = world.begin()
+    world.look(offsets)
+    world.brokers.silent = True
+    world.look(offsets)
+    world.look(offsets, kafka_source.PATIENCE_SECONDS)
+    world.brokers.silent = False
+    world.look(offsets)
+    assert offsets.available() == 10
+    world.brokers.silent = True
+    world.look(offsets)
+    with pytest.raises(PenstockError) as caught:
+        world.look(offsets, kafka_source.PATIENCE_SECONDS + 1)
+    assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+def test_without_following_it_ends_where_the_topic_ended_when_it_began() -> None:
+    world = World({0: (0, 10), 1: (0, 0)}, follow=False)
+    offsets = world.begin()
+    world.brokers.held["t", 0] = (0, 30)
+    again = world.begin()
+    world.look(again)
+    assert (again.available(), again.ended, again.due_in() is None) == (10, False, False)
+    again.go_to(again.end(10, 1))
+    assert (again.available(), again.ended, again.due_in()) == (0, True, None)
+    assert offsets.ended is False
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topics": []},
+        {"topics": ["t", "t"]},
+        {"servers": ""},
+        {"value": "xml"},
+        {"value": "json"},
+        {"schema": "id long"},
+        {"metadata": ["colour"]},
+        {"value": "json", "schema": "key long", "metadata": ["key"]},
+        {"start": "yesterday"},
+        {"start": datetime(2026, 1, 1)},
+        {"start": {}},
+        {"start": {0: -1}},
+        {"start": {"other": {0: 1}}},
+        {"topics": ["t", "u"], "start": {0: 1}},
+        {"config": {"group.id": "mine"}},
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"servers": "nowhere:9092", "topics": "t"} | wrong
+    with pytest.raises(PenstockError) as caught:
+        sources.kafka(**arguments)
+    assert caught.value.name == "BAD_SOURCE"
+    assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    spec = sources.kafka("nowhere:9092", "t", config={"sasl.password": "secret"})
+    assert "secret" not in repr(spec) + repr(spec.describe())
+    assert replace(spec, follow=False).ends
