@@ -93,6 +93,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_SOURCE": "A source is declared with values that make no sense.",
     "BAD_AGGREGATE": "An aggregation names a column that is not there, or cannot be aggregated that way.",
     "BAD_SINK": "A sink is declared with values that make no sense.",
+    "TEST_ROWS": "The rows given to penstock.testing.run do not fit the topology's sources.",
     # the command line and settings
     "BAD_COMMAND": "The command line's words or options are off.",
     "FILE_NOT_FOUND": "A file or folder does not exist.",
