@@ -1,4 +1,4 @@
-"""design.md's rule: what is declared, decided and modelled never imports Spark, not even through something else."""
+"""The rule of docs/architecture.md: what is declared, decided and modelled never imports Spark, not even indirectly."""
 
 from __future__ import annotations
 

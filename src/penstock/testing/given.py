@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.sources.specs import RateSource
 from penstock.testing.clock import Clock
 from penstock.topology.definition import MAIN_OUTPUT, Source, TopologyDefinition
 from penstock.topology.schema import same_schema, schema_text
@@ -58,19 +57,20 @@ def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.
                     f"{_did_you_mean(column, schema.names)}The source's columns: {_list(schema.names)}.",
                 )
     try:
-        return pa.Table.from_pylist(listed, schema=schema).to_batches()
+        batches: list[pa.RecordBatch] = pa.Table.from_pylist(listed, schema=schema).to_batches()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _wrong(
             f'the rows of source "{source.name}" do not fit its schema: {error}.',
             f'The source is declared with "{schema_text(schema)}".',
         ) from error
+    return batches
 
 
 def _rows_due(source: Source, clock: Clock | None) -> list[pa.RecordBatch]:
     """A rate source without rows of its own emits what its schedule says by the time of the clock."""
-    spec = source.spec
-    if not isinstance(spec, RateSource) or clock is None:
-        or_clock = " or pass clock= to have the source emit what is due" if isinstance(spec, RateSource) else ""
+    spec: Any = source.spec
+    if spec.kind != "rate" or clock is None:
+        or_clock = " or pass clock= to have the source emit what is due" if spec.kind == "rate" else ""
         raise _wrong(
             f'no rows are given for source "{source.name}".',
             f'Give them by its name, {{"{source.name}": [...]}} ([] for none){or_clock}.',
