@@ -18,7 +18,7 @@ class Situation:
     #: What is under way; empty if nothing is.
     under_way: str
     machines: int
-    #: Whether the sources are held: what waits for them then is nobody's lack.
+    #: Whether the sources are paused: rows that are due at a paused source are no reason to add machines.
     paused: bool = False
 
 

@@ -46,7 +46,7 @@ def parquet(path: str | Path, existing: str = "refuse") -> ParquetSink:
     if not fspath(path):
         raise _bad_sink("the sink has an empty path.", "Give a folder.")
     if existing not in EXISTING:
-        raise _bad_sink(f"existing is {existing!r}.", f"It can be {' or '.join(map(repr, EXISTING))}.")
+        raise _bad_sink(f"existing is {existing!r}.", f"Give {' or '.join(map(repr, EXISTING))}.")
     return ParquetSink(fspath(path), existing)
 
 
@@ -65,7 +65,9 @@ def jdbc(
     password, driver, ...). With a `batch_column` each row carries a number there that no other sink's batch has, and a
     batch that is run again first deletes what it wrote. Without, such rows may come twice."""
     if not url.startswith("jdbc:"):
-        raise _bad_sink("the URL of the database does not start with jdbc:.", 'Such as "jdbc:postgresql://host/db".')
+        raise _bad_sink(
+            "the URL of the database does not start with jdbc:.", 'Give one such as "jdbc:postgresql://host/db".'
+        )
     if not table:
         raise _bad_sink("the sink names no table.", "Give the name of a table.")
     if batch_column is not None and not batch_column.isidentifier():

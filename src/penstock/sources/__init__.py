@@ -104,5 +104,5 @@ def dataframe(function: Callable[[Any], Any], schema: Schema) -> DataframeSource
 def socket(host: str, port: int) -> DataframeSource:
     """`value string`: lines of text from a socket, to try things out. Spark cannot replay them after a failure."""
     if not host or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65_536:
-        raise bad_source(f"there is no socket {host}:{port}.", "Give a host and a port from 1 to 65535.")
+        raise bad_source(f"{host}:{port} is not the address of a socket.", "Give a host and a port from 1 to 65535.")
     return DataframeSource(SocketReader(host, port), parse_schema("value string", Location.of_caller()))

@@ -64,7 +64,7 @@ def test_a_fault_has_it_begun_again() -> None:
     run = FakeRun()
     assert carried_out(run, FAULT, DONE) == (DONE, 2)
     assert [kind for kind, _, _ in run.told] == ["decision", "fault", "action"]
-    assert "begun again: CLUSTER_FAILED: it died" in run.told[1][1]
+    assert "begins again: CLUSTER_FAILED: it died" in run.told[1][1]
 
 
 def test_not_more_often_than_the_setting_says() -> None:
