@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
+.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -20,6 +20,11 @@ test: lint
 # The longest tests with Spark: machines come, go and are lost under load. By themselves: beside others they take too long.
 test-live: $(TOOLS)
 	@$(PYTHON) -m pytest -m live
+
+# How much of the package the tests without Spark run, file by file; minutes. Tests with Spark run it in processes of its
+# own, where nothing is counted.
+coverage: $(TOOLS)
+	@$(PYTHON) -m pytest -q tests/unit tests/property tests/contract --cov=penstock --cov-report=term:skip-covered
 
 lint: $(TOOLS)
 	@$(PYTHON) -m ruff check
@@ -90,9 +95,11 @@ bench-state: $(TOOLS)
 bench-statistics: $(TOOLS)
 	@$(PYTHON) benchmarks/statistics_store.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# The reference pages, from the code.
+# The reference pages, from the code, and the drawings.
 docs: $(PACKAGE)
 	@$(PYTHON) -m penstock.cli.reference docs
+	@$(PYTHON) scripts/draw_architecture.py
+	@$(PYTHON) scripts/draw_front_page.py
 
 # What is needed to run Penstock, and in a second step what is needed to work on it. The stamp files are made last, so
 # that an installation that was cut off is done again.

@@ -65,9 +65,9 @@ class Aggregate:
         type_ = of.field(self.column).type
         numeric = pa.types.is_integer(type_) or pa.types.is_floating(type_)
         if self.kind in ("sum", "mean") and not numeric:
-            return f'column "{self.column}" is no number but {type_}'
+            return f'column "{self.column}" is {type_}, which is not a number'
         orderable = numeric or pa.types.is_temporal(type_) or pa.types.is_string(type_)
-        return "" if orderable else f'column "{self.column}" has no order: it is {type_}'
+        return "" if orderable else f'column "{self.column}" is {type_}, which has no order'
 
 
 def count() -> Aggregate:
@@ -184,17 +184,17 @@ def checked(
     hint = f"The columns are: {', '.join(of.names)}."
     if not isinstance(aggregates, Mapping) or not aggregates:
         raise PenstockError(
-            "BAD_AGGREGATE", f'"{name}" aggregates nothing.', 'Such as {"count": aggregates.count()}.', where
+            "BAD_AGGREGATE", f'"{name}" has no aggregates.', 'Give some, such as {"count": aggregates.count()}.', where
         )
     for key in keys:
         if key not in of.names:
-            raise PenstockError("BAD_AGGREGATE", f'"{name}" has the key "{key}", which is no column.', hint, where)
+            raise PenstockError("BAD_AGGREGATE", f'"{name}" has the key "{key}", which is not a column.', hint, where)
     for column, one in aggregates.items():
         if not isinstance(one, Aggregate):
             raise PenstockError(
                 "BAD_AGGREGATE",
                 f'"{name}": "{column}" is a {type(one).__name__}.',
-                "Use those of penstock.aggregates.",
+                "Use an aggregate of penstock.aggregates.",
                 where,
             )
         if problem := one.problem(of):
@@ -204,6 +204,9 @@ def checked(
     if clashes:
         twice = ", ".join(sorted(clashes))
         raise PenstockError(
-            "BAD_AGGREGATE", f'"{name}" has twice: {twice}.', "Give each column of the result a name of its own.", where
+            "BAD_AGGREGATE",
+            f'"{name}" has two columns called {twice}.',
+            "Give each column of the result a name of its own.",
+            where,
         )
     return Combine(keys, dict(aggregates), of), Merge(keys, dict(aggregates), of)

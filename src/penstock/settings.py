@@ -30,12 +30,15 @@ class Settings:
     """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
 
     batch_interval: float = _setting(
-        0.5, "Seconds that a micro-batch should take under load: batches are bounded to stay near.", low=0.05, high=600
+        0.5,
+        "Seconds that a micro-batch should take under load: Penstock bounds batches to stay near this.",
+        low=0.05,
+        high=600,
     )
     batch_interval_most: float = _setting(
         3.0,
-        "Seconds that it may take at most when more rows come than it works off: longer batches spend less on being "
-        "batches. At or below batch_interval, batches do not grow.",
+        "Seconds that a micro-batch may take at most when more rows come than the operator works off: longer batches "
+        "have less overhead. At or below batch_interval, batches do not grow.",
         low=0.0,
         high=600,
     )
@@ -52,7 +55,8 @@ class Settings:
     backlog_bytes: int = _setting(512 << 20, "Bytes that may wait in front of an operator.", low=1024)
     backlog_policy: str = _setting(
         "throttle",
-        "What happens at that bound: the operators before it wait, up to the sources (throttle), or nothing (spill).",
+        "What happens when more would wait: throttle makes the operators before it wait, up to the sources; spill lets "
+        "the backlog grow.",
         choices=("throttle", "spill"),
     )
     chaining: str = _setting(
@@ -64,8 +68,8 @@ class Settings:
     catalog: str = _setting("", "URL of the catalog (postgresql://...); empty is an SQLite file in the state folder.")
     catalog_durability: str = _setting(
         "process",
-        "What the SQLite catalog survives without losing a published batch: the end of the process, or a power cut as "
-        "well (Spark's own checkpoint files are not synced either).",
+        "What the SQLite catalog survives without losing a published batch: the end of the process (process), or a "
+        "power cut as well (power). Spark does not sync its own checkpoint files to the disk.",
         choices=("process", "power"),
     )
     segments: str = _setting(
@@ -79,7 +83,9 @@ class Settings:
         "topologies can share it: each has a folder of its own there.",
     )
     segment_compression: str = _setting(
-        "none", "Compression of segments; none can be memory-mapped without a copy.", choices=("none", "lz4", "zstd")
+        "none",
+        "Compression of segments. Segments without compression (none) are mapped into memory without a copy.",
+        choices=("none", "lz4", "zstd"),
     )
     slot_cores: int = _setting(1, "Cores of a slot: the most processes that a bundle may use there.", low=1, high=1024)
     slot_instances: int = _setting(
@@ -92,25 +98,29 @@ class Settings:
     )
     state_store: str = _setting("rocksdb", "Spark's state store for keyed operators.", choices=("rocksdb", "memory"))
     task_retries: int = _setting(
-        4, "How often Spark may run a bundle in all before its failure ends the topology.", low=1, high=100
+        4, "How often Spark may run the same bundle in all before its failure ends the topology.", low=1, high=100
     )
     placement: str = _setting(
         "auto",
         "auto places bundles on their slots; unplaced uses public Spark interfaces only and lets Spark choose.",
         choices=("auto", "unplaced"),
     )
-    drain_seconds: float = _setting(60.0, "How long a stop waits for what is under way to reach the sinks.", low=0)
+    drain_seconds: float = _setting(60.0, "Seconds that a stop waits for rows on their way to reach the sinks.", low=0)
     cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to come up.", low=1)
     change_seconds: float = _setting(
-        120.0, "How long a change of placement may take until it is seen on Spark, before it is rolled back.", low=1
+        120.0,
+        "Seconds that a change of placement may take until Spark is seen to run it; after that it is rolled back.",
+        low=1,
     )
     query_restarts: int = _setting(
         5,
-        "How often in ten minutes an operator whose query Spark ended over lost executors is started again.",
+        "How often in ten minutes Penstock starts an operator again whose query Spark ended over lost executors.",
         low=0,
         high=1000,
     )
-    retention_seconds: float = _setting(2.0, "Seconds between two sweeps of what every reader has committed.", low=0.1)
+    retention_seconds: float = _setting(
+        2.0, "Seconds between two sweeps that delete segments which every reader has committed.", low=0.1
+    )
     mapping: str = _setting(
         "chained",
         "The mapping that says on which slot instances start, and where new ones go when nobody says where; chained is "
@@ -119,7 +129,7 @@ class Settings:
     )
     strategy: str = _setting(
         "stela",
-        "The scaling strategy (policy) that decides when nobody names one; see docs/design/0008.",
+        "The scaling strategy (policy) that decides when a command names none; see docs/design/0008.",
         group=plugins.POLICIES,
     )
     stela_alpha: float = _setting(
@@ -127,7 +137,7 @@ class Settings:
     )
     stela_capacity_alpha: float = _setting(
         1.05,
-        "The same for the strategy stela_capacity: input over what the operator could execute.",
+        "The same for the strategy stela_capacity: the input rate over the rate that the operator could execute.",
         low=0.01,
         high=1e6,
     )
@@ -136,7 +146,7 @@ class Settings:
     )
     scaling_attempts: int = _setting(
         2,
-        "How often a scaling operation is begun: one that a fault ended is rolled back and begun again.",
+        "How often a scaling operation may begin: an operation that a fault ended is rolled back and begins again.",
         low=1,
         high=100,
     )
@@ -146,21 +156,21 @@ class Settings:
     control: str = _setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
     control_host: str = _setting(
         "127.0.0.1",
-        "Address that the control interface listens on. Another than a loopback address lets other computers in, "
-        "with the token and without encryption.",
+        "Address that the control interface listens on. With an address that is not loopback, other computers can "
+        "reach it, with the token and without encryption.",
     )
-    control_port: int = _setting(0, "Port of the control interface; 0 is any free one.", low=0, high=65535)
+    control_port: int = _setting(0, "Port of the control interface; 0 takes any free port.", low=0, high=65535)
     monitoring: str = _setting("on", "Whether operators are measured for decisions and history.", choices=("on", "off"))
     sample_seconds: float = _setting(
-        10.0, "Seconds of a sampling interval: rates are kept, and written down, by these.", low=0.1, high=600
+        10.0, "Seconds of a sampling interval: rates are measured and stored interval by interval.", low=0.1, high=600
     )
     window_samples: int = _setting(
         20, "Sampling intervals in the sliding window that decisions are made on.", low=1, high=10_000
     )
     window_least_samples: int = _setting(
         3,
-        "Sampling intervals that a window must cover, since the start or the last reconfiguration, before anything is "
-        "decided on it.",
+        "Sampling intervals that a window must cover, since the start or the last change, before a controller decides "
+        "on it.",
         low=1,
         high=10_000,
     )

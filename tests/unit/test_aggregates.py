@@ -120,12 +120,16 @@ def test_it_is_a_map_that_combines_and_a_keyed_operator_that_merges() -> None:
 @pytest.mark.parametrize(
     ("wanted", "more", "says"),
     [
-        ({}, {}, "aggregates nothing"),
+        ({}, {}, "has no aggregates"),
         ({"n": aggregates.sum("nothing")}, {}, 'sum(nothing): there is no column "nothing"'),
         ({"n": aggregates.mean("key")}, {}, "mean(key)"),
         ({"n": "count"}, {}, '"n" is a str'),
-        ({"key": aggregates.count()}, {}, "has twice: key"),
-        ({"n": aggregates.count(), "m": aggregates.mean("value"), "m_sum": aggregates.count()}, {}, "twice: m_sum"),
+        ({"key": aggregates.count()}, {}, "two columns called key"),
+        (
+            {"n": aggregates.count(), "m": aggregates.mean("value"), "m_sum": aggregates.count()},
+            {},
+            "two columns called m_sum",
+        ),
         ({"n": aggregates.count()}, {"key": "nothing"}, 'has the key "nothing"'),
     ],
 )

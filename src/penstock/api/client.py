@@ -52,14 +52,16 @@ class Client:
             raise PenstockError(
                 "UNREACHABLE",
                 f"{self.running.label} does not answer at {self.running.url}: {error or type(error).__name__}.",
-                "It may be about to end; see: penstock ps",
+                "The topology may be about to end; see: penstock ps",
             ) from None
         if response.is_success:
             return dict(answer)
         name = str(answer.get("error")) if isinstance(answer, dict) else ""
         if name not in ERRORS:
             raise PenstockError(
-                "UNREACHABLE", f"{self.running.url} answered {response.status_code}.", "It may be another version."
+                "UNREACHABLE",
+                f"{self.running.url} answered {response.status_code}.",
+                "The topology may run with another version of Penstock.",
             )
         raise PenstockError(name, answer["message"], answer["hint"])
 

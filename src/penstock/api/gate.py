@@ -54,7 +54,11 @@ def refusal(error: PenstockError, status: int) -> JSONResponse:
 
 
 def _too_large() -> PenstockError:
-    return PenstockError("TOO_LARGE", f"the body has more than {MOST_BYTES:,} bytes.", "No request needs so many.")
+    return PenstockError(
+        "TOO_LARGE",
+        f"the body has more than {MOST_BYTES:,} bytes.",
+        "Send a smaller body: no request needs that many bytes.",
+    )
 
 
 def _no_token() -> PenstockError:

@@ -115,7 +115,7 @@ class Operations:
         """Have something done as soon as what was asked for before is done. What it leads to is worked out then."""
         with self._changed:
             if self.closing:
-                raise PenstockError("STOPPING", "the topology is being stopped.", "Nothing can be changed any more.")
+                raise PenstockError("STOPPING", "the topology is being stopped.", "Start it again to change it.")
             if len(self._waiting) >= MOST_WAITING:
                 raise PenstockError(
                     "BUSY", f"{len(self._waiting)} requests are waiting already.", "Ask again when they are done."
@@ -133,7 +133,7 @@ class Operations:
         with self._changed:
             if number not in self._known:
                 raise PenstockError(
-                    "NO_SUCH_OPERATION", f"there is no operation {number}.", "See those there are: GET /v1/operations."
+                    "NO_SUCH_OPERATION", f"there is no operation {number}.", "GET /v1/operations lists all operations."
                 )
             return self._known[number]
 
@@ -167,7 +167,9 @@ class Operations:
                 return operation
             if operation.state.over:
                 raise PenstockError(
-                    "NOT_CANCELLABLE", f"operation {number} is over ({operation.state}).", "Nothing was changed."
+                    "NOT_CANCELLABLE",
+                    f"operation {number} is over ({operation.state}).",
+                    "Only operations that wait or are under way can be cancelled.",
                 )
             operation.cancelled = True
         self._cancel()

@@ -66,7 +66,9 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     except ValueError:
         raise PenstockError(
-            "BAD_SETTING", f'control_host="{host}" is no address.', "Give an IP address: 127.0.0.1 is this computer."
+            "BAD_SETTING",
+            f'control_host="{host}" is not an IP address.',
+            "Give an IP address: 127.0.0.1 is this computer.",
         ) from None
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -88,6 +90,6 @@ def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise PenstockError(
-                "CONTROL_FAILED", "the control interface did not start.", "Run with --set control=off to do without."
+                "CONTROL_FAILED", "the control interface did not start.", "Run with --set control=off to do without it."
             )
         time.sleep(0.005)

@@ -97,11 +97,13 @@ class Steering:
             self._run.definition.operator(operator)
         end = wall_time() if until is None else until
         if not since < end:
-            raise PenstockError("BAD_REQUEST", f"the time from {since} to {end} is none.", "Give since before until.")
+            raise PenstockError(
+                "BAD_REQUEST", f"since ({since}) is not before until ({end}).", "Give an earlier since."
+            )
         query = HistoryQuery(tuple(metrics), self._noted_at(since), self._noted_at(end), by, operator, points)
         series = self._run.history(query)
         if series is None:
-            raise PenstockError("NO_HISTORY", "nothing is written down here.", "Run it with the setting monitoring=on.")
+            raise PenstockError("NO_HISTORY", "this run keeps no history.", "Run it with the setting monitoring=on.")
         for one in series:
             one.times = [shown(at) if at >= self._run.started_at else at for at in one.times]
         return {"since": since, "until": end, "by": by, "series": [one.as_json() for one in series]}
@@ -187,7 +189,7 @@ class Steering:
         """An operator's instances: so many in all, or by slot."""
         self._run.definition.operator(operator)
         if (count is None) == (slots is None):
-            raise PenstockError("BAD_REQUEST", "give either a number or slots.", "One of them says where they are.")
+            raise PenstockError("BAD_REQUEST", "count and slots are both given, or neither.", "Give one of the two.")
 
         def propose() -> Proposal:
             placement, cluster, settings = self._run.placements.planned, self._run.cluster, self._run.settings
@@ -234,7 +236,7 @@ class Steering:
 
     def cancel(self, number: int) -> Json:
         operation = self.operations.cancel(number)
-        self._run.happened(EventKind.REQUEST, "it was to be cancelled", f"operation {number}")
+        self._run.happened(EventKind.REQUEST, "somebody asked to cancel the operation", f"operation {number}")
         return operation.as_json(self.operations.step())
 
     def pause(self, dry_run: bool = False) -> Json:
@@ -255,7 +257,7 @@ class Steering:
 
     def stop(self, drain: bool = True, dry_run: bool = False) -> Json:
         """Ask for the end, and wait for nothing: what is under way reaches the sinks first, unless it is not to."""
-        reason = f"it stops {'after everything has reached the sinks' if drain else 'at once'}"
+        reason = f"the topology stops {'after everything has reached the sinks' if drain else 'at once'}"
         if left := self._run.left_inside():
             reason = f"{reason}; results of windows that are open then stay inside (now: {left_in_words(left)})"
         if unknown := self._run.unknown_inside():
@@ -270,7 +272,7 @@ class Steering:
     def _do(self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool) -> Json:
         if dry_run:
             return self._dry_run(action, arguments, propose)
-        event = self._run.happened(EventKind.REQUEST, "it was asked for", action, fields=arguments)
+        event = self._run.happened(EventKind.REQUEST, "somebody asked for this", action, fields=arguments)
         try:
             if self.operations.current is None:
                 # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.
@@ -312,17 +314,17 @@ class Steering:
         """A fault in the middle of an operation aborts it, and it is begun again (Stela, section III-B): with the same
         plan, since what was measured before it is what it was decided on. If that cannot be any more it is over."""
         if operation.cancelled:
-            return Outcome(plan, Status.ROLLED_BACK, "CANCELLED: it had not begun", error="CANCELLED")
+            return Outcome(plan, Status.ROLLED_BACK, "CANCELLED: the operation had not begun", error="CANCELLED")
         outcome = self._changes.carry_out(plan)
         for _ in range(1, self._run.settings.scaling_attempts):
             if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or operation.cancelled:
                 break
-            text = f"it was rolled back and is begun again: {outcome.reason}"
+            text = f"the operation was rolled back and begins again: {outcome.reason}"
             self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, outcome_as_json(outcome))
             try:
                 outcome = self._changes.carry_out(plan)
             except PenstockError as refusal:
-                return replace(outcome, reason=f"{outcome.reason}; and it cannot be begun again: {refusal}")
+                return replace(outcome, reason=f"{outcome.reason}; and the operation cannot begin again: {refusal}")
         return outcome
 
     def _ended(self, operation: Operation) -> None:
@@ -361,4 +363,4 @@ def _in_words(reason: str) -> Json:
 
 def _at_least_one(what: str, count: int) -> None:
     if count < 1:
-        raise PenstockError("BAD_REQUEST", f"{what} is {count}.", "Give at least 1.")
+        raise PenstockError("BAD_REQUEST", f"{what} is {count}.", f"Give {what} of at least 1.")

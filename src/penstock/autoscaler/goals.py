@@ -33,11 +33,11 @@ class Goal:
 
     def __post_init__(self) -> None:
         if self.throughput is not None and not self.throughput > 0:
-            raise PenstockError("BAD_GOAL", f"a throughput of {self.throughput:g} is none.", "Give one above 0.")
+            raise PenstockError("BAD_GOAL", f"the throughput is {self.throughput:g} rows/s.", "Give a number above 0.")
         if self.machines_max is not None and self.machines_max < 1:
-            raise PenstockError("BAD_GOAL", f"machines_max={self.machines_max}.", "Give at least 1.")
+            raise PenstockError("BAD_GOAL", f"machines_max is {self.machines_max}.", "Allow at least 1 machine.")
         if self.throughput is None and self.machines_max is None:
-            raise PenstockError("BAD_GOAL", "nothing is wanted.", "Give a throughput, or the most machines.")
+            raise PenstockError("BAD_GOAL", "the goal is empty.", "Give a throughput, or the most machines.")
 
     def __str__(self) -> str:
         parts = [f"{self.throughput:,.0f} rows/s"] if self.throughput is not None else ["as many rows/s as possible"]
@@ -69,7 +69,7 @@ def require_machines(goal: Goal | None, cluster_kind: str) -> None:
     """Refuse a goal where there are no machines to be had."""
     if goal is not None and cluster_kind == "local":
         raise PenstockError(
-            "BAD_GOAL", "a local cluster is one machine, so nothing can scale.", "Choose --cluster standalone."
+            "BAD_GOAL", "a local cluster is one machine, so it cannot scale.", "Choose --cluster standalone."
         )
 
 
@@ -107,17 +107,17 @@ def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wi
 
 def _fewer(snapshot: Snapshot, slow: Sequence[str], why: str) -> Wish:
     if len(snapshot.cluster.machines) == 1:
-        return Stay(f"{why}, on the one machine there is")
+        return Stay(f"{why}, and the cluster has one machine only")
     if slow:
-        return Stay(f"{why}, and operators are congested: no machine can go")
+        return Stay(f"{why}, and operators are congested: no machine can be removed")
     used = _cores_used(snapshot)
     if used is None:
-        return Stay(f"{why}; how much of the machines is used is not known, so none goes")
+        return Stay(f"{why}; the use of the machines is not known, so none is removed")
     cores = sum(slot.cores for slot in snapshot.cluster.slots)
     left = cores - max(sum(slot.cores for slot in machine.slots) for machine in snapshot.cluster.machines)
     if used > MOST_USED * left:
-        return Stay(f"{why}; {used:.1f} cores are used, too many for {left}")
-    return Shrink(1, f"{why}; {used:.1f} cores are used, which {left} can give")
+        return Stay(f"{why}; {used:.1f} cores are used, too many for the {left} that would be left")
+    return Shrink(1, f"{why}; {used:.1f} cores are used, and {left} would be left")
 
 
 def _cores_used(snapshot: Snapshot) -> float | None:

@@ -24,7 +24,7 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
         since = f"in the {snapshot.at - snapshot.since:.0f} s since the topology was started, resumed or last changed"
         raise PenstockError(
             "INCOMPLETE_SNAPSHOT",
-            f"what was measured {since} is not enough to decide on ({why}).",
+            f"what was measured {since} is not enough for a decision ({why}).",
             "Ask again in a few seconds, or choose a strategy that needs no rates: storm.",
         )
     streams = tuple(

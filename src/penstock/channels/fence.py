@@ -118,7 +118,7 @@ class Fence:
                 "STATE_TAKEN_OVER",
                 f'{row.driver} has taken over the topology "{self._topology}" on the catalog {self._database.shown}: '
                 "this process writes nothing more.",
-                "Let the other process go on, or stop it and start this one again.",
+                "Let the other process run, or stop it and start this one again.",
             )
         if row is None or row.driver != mine.driver or not self._confirmed <= row.writes <= self._sent:
             raise PenstockError(

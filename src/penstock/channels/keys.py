@@ -93,7 +93,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     index = batch.schema.get_field_index(name)
     if index < 0:
         known = ", ".join(batch.schema.names)
-        raise PenstockError("UNKNOWN_KEY", f'There is no column "{name}" to split by.', f"There are: {known}.")
+        raise PenstockError("UNKNOWN_KEY", f'There is no column "{name}" to split by.', f"The columns are: {known}.")
     return batch.column(index)
 
 

@@ -98,7 +98,7 @@ class Channels:
             if start < stop and (start < index.first or stop > index.end):
                 raise PenstockError(
                     "SEGMENT_UNREADABLE",
-                    f"Rows {start} to {stop} of channel {channel} are not all in it: {index.first} to {index.end} are.",
+                    f"Rows {start} to {stop} of channel {channel} are not there: it has {index.first} to {index.end}.",
                     "The reader's checkpoint and the catalog are not of the same run: restore both, or start anew.",
                 )
             return index.between(start, stop)

@@ -56,11 +56,11 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     "attached: a Spark master that runs already. [default: local, or attached if there is a --master]",
 )
 @click.option("--machines", type=int, help="Machines of a standalone cluster. [default: 2]")
-@click.option("--slots", type=int, help="Slots a machine. [default: 2 local, 1 standalone]")
-@click.option("--cores", type=int, help="Cores a slot; the same as --set slot_cores=C. [default: 1]")
+@click.option("--slots", type=int, help="Slots of each machine. [default: 2 local, 1 standalone]")
+@click.option("--cores", type=int, help="Cores of each slot; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
 @click.option("--seconds", type=float, callback=_finite, help="Stop after so long. [default: when it ends, or Ctrl-C]")
-@click.option("--strategy", metavar="NAME", help="Who decides when it scales. [default: the setting `strategy`]")
+@click.option("--strategy", metavar="NAME", help="The strategy that scales it. [default: the setting `strategy`]")
 @click.option("--throughput", type=float, help="Hold so many rows a second at the sinks, with the fewest machines.")
 @click.option("--machines-max", type=int, help="Scale by itself, to at most so many machines.")
 @click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
@@ -107,7 +107,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     settings = settings_for(goal, settings)
     if forget and state is None and not settings.catalog:
         raise PenstockError(
-            "BAD_COMMAND", "--forget needs a state: a temporary one holds nothing yet.", "Give --state as well."
+            "BAD_COMMAND",
+            "--forget needs --state: a temporary state holds nothing yet.",
+            "Give the state folder with --state.",
         )
     loaded = load(target)
     definition = loaded.topology.definition()
@@ -206,6 +208,8 @@ def _pairs(option: str, assignments: tuple[str, ...]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise PenstockError("BAD_COMMAND", f'{option} has "{assignment}".', f"Write it as {option} NAME=VALUE.")
+            raise PenstockError(
+                "BAD_COMMAND", f'{option} is given "{assignment}".', f"Write it as {option} NAME=VALUE."
+            )
         pairs[name.strip()] = value.strip()
     return pairs

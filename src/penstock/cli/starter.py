@@ -63,6 +63,6 @@ def write_starter(target: str) -> Path:
         raise PenstockError("FILE_EXISTS", f"{path} exists already.", "Choose another name.") from None
     except OSError as problem:
         raise PenstockError(
-            "FILE_NOT_FOUND", f"{path} cannot be written: {problem.strerror}.", "Name a folder that is there."
+            "FILE_NOT_FOUND", f"{path} cannot be written: {problem.strerror}.", "Name a folder that exists."
         ) from None
     return path

@@ -25,10 +25,12 @@ LONG_POLL = 10.0
 NOT_DONE = 3
 Json = dict[str, Any]
 
-TOPOLOGY = click.option("-t", "--topology", "name", metavar="NAME", help="Which one, if several run: NAME or NAME:PID.")
+TOPOLOGY = click.option(
+    "-t", "--topology", "name", metavar="NAME", help="Which topology, if several run: NAME or NAME:PID."
+)
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
-NO_WAIT = click.option("--no-wait", is_flag=True, help="Ask for it, and do not wait for its end.")
-STRATEGY = click.option("--strategy", help="Who decides. [default: the setting `strategy`]")
+NO_WAIT = click.option("--no-wait", is_flag=True, help="Ask for the change, and do not wait for its end.")
+STRATEGY = click.option("--strategy", help="The strategy that decides. [default: the setting `strategy`]")
 MACHINES = click.IntRange(min=1)
 
 
@@ -40,7 +42,7 @@ def _client(name: str | None) -> Iterator[Client]:
             "STARTING", f"{running.label} is being started.", "Ask again when it runs; `penstock stop` stops it now."
         )
     if running.phase is Phase.ENDING:
-        raise PenstockError("STOPPING", f"{running.label} is ending.", "Nothing can be asked of it any more.")
+        raise PenstockError("STOPPING", f"{running.label} is ending.", "Start it again to steer it.")
     with _connected(running) as client:
         yield client
 
@@ -136,13 +138,13 @@ def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
 
 @penstock.command()
 @TOPOLOGY
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only those above this id.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl-C.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events above this id.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=10_000),
     default=1000,
-    help="With --json at most so many; else so many at once.",
+    help="With --json at most so many events; else so many at once.",
 )
 @JSON
 def events(name: str | None, follow: bool, after: int, limit: int, as_json: bool) -> Outcome:
@@ -178,10 +180,14 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 @penstock.command()
 @click.argument("metrics", nargs=-1, metavar="METRIC...")
 @TOPOLOGY
-@click.option("--by", type=click.Choice(["operator", "slot", "stream"]), default="operator", help="Series a what.")
-@click.option("--operator", help="Only this one.")
+@click.option(
+    "--by", type=click.Choice(["operator", "slot", "stream"]), default="operator", help="One series for each of these."
+)
+@click.option("--operator", help="Only this operator.")
 @click.option("--since", type=DURATION, default="10m", show_default=True, help="From so long ago: 90s, 10m, 2h, 1d.")
-@click.option("--points", type=click.IntRange(min=1, max=20_000), default=500, help="About so many a series.")
+@click.option(
+    "--points", type=click.IntRange(min=1, max=20_000), default=500, help="About so many points in each series."
+)
 @JSON
 def history(
     *,
@@ -208,7 +214,7 @@ def history(
 
 @penstock.command()
 @TOPOLOGY
-@click.option("--alpha", type=click.FloatRange(min=0, min_open=True), help="Congested above this ratio.")
+@click.option("--alpha", type=click.FloatRange(min=0, min_open=True), help="An operator is congested above this ratio.")
 @JSON
 def explain(name: str | None, alpha: float | None, as_json: bool) -> Outcome:
     """Show the load as Stela sees it: congestion and ETP of every operator, ETPSum of every machine."""
@@ -226,7 +232,7 @@ def explain(name: str | None, alpha: float | None, as_json: bool) -> Outcome:
 
 
 @penstock.command(name="scale-out")
-@click.option("--machines", type=MACHINES, default=1, show_default=True, help="So many more.")
+@click.option("--machines", type=MACHINES, default=1, show_default=True, help="How many machines to add.")
 @STRATEGY
 @TOPOLOGY
 @DRY_RUN
@@ -242,7 +248,7 @@ def scale_out(
 
 @penstock.command(name="scale-in")
 @click.argument("names", nargs=-1, metavar="[MACHINE]...")
-@click.option("--machines", type=MACHINES, help="So many fewer; the strategy chooses which. [default: 1]")
+@click.option("--machines", type=MACHINES, help="How many machines to remove; the strategy chooses. [default: 1]")
 @STRATEGY
 @TOPOLOGY
 @DRY_RUN
@@ -260,7 +266,9 @@ def scale_in(
 ) -> Outcome:
     """Remove machines: those named, or so many that a strategy chooses."""
     if names and (machines is not None or strategy is not None):
-        raise PenstockError("BAD_COMMAND", "machines are named, and to be chosen.", "Decide for one of them.")
+        raise PenstockError(
+            "BAD_COMMAND", "names of machines and --machines exclude each other.", "Give one of the two."
+        )
     body: Json = {"names": list(names)} if names else {"machines": machines, "strategy": strategy}
     return _act(name, "scale-in", {**body, "dry_run": dry_run}, no_wait, as_json)
 
@@ -287,14 +295,16 @@ def _instances(words: tuple[str, ...]) -> Json:
     for word in words:
         slot, equals, count = word.rpartition("=")
         if not equals or not slot:
-            raise PenstockError("BAD_COMMAND", f'"{word}" is no SLOT=COUNT.', "For instance: 127.0.0.2/0=2")
+            raise PenstockError(
+                "BAD_COMMAND", f'"{word}" is not of the form SLOT=COUNT.', "For instance: 127.0.0.2/0=2"
+            )
         slots[slot] = _number(count)
     return {"slots": slots}
 
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise PenstockError("BAD_COMMAND", f'"{text}" is no number of instances.', "Give at least 1.")
+        raise PenstockError("BAD_COMMAND", f'"{text}" is not a number of instances.', "Give at least 1.")
     return int(text)
 
 
@@ -336,7 +346,7 @@ def cancel(number: int | None, name: str | None, as_json: bool) -> Outcome:
         if number is None:
             current = client.get("status")["operation"]
             if current is None:
-                raise PenstockError("NO_SUCH_OPERATION", "nothing is under way.", "There is nothing to cancel.")
+                raise PenstockError("NO_SUCH_OPERATION", "no operation is under way.", "There is nothing to cancel.")
             number = current["id"]
         answer = client.post(f"operations/{number}/cancel")
         operation = _followed(client, answer, as_json)
@@ -362,7 +372,7 @@ def resume(name: str | None, dry_run: bool, as_json: bool) -> Outcome:
 
 
 @penstock.command()
-@click.option("--at-once", is_flag=True, help="Do not wait for what is on its way; it is kept.")
+@click.option("--at-once", is_flag=True, help="Do not wait for rows on their way; the state folder keeps them.")
 @click.option("--timeout", type=DURATION, help="Wait for its end for so long: 90s, 10m. [default: until it has ended]")
 @TOPOLOGY
 @DRY_RUN

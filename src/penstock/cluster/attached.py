@@ -58,7 +58,7 @@ class AttachedCluster:
         if master_url.startswith("local"):
             raise PenstockError(
                 "BAD_CLUSTER",
-                f"{master_url} is no master to attach to: it has no executors.",
+                f"{master_url} is not a master to attach to: it has no executors.",
                 "Give the URL of a running master (spark://..., k8s://..., yarn), or choose the local cluster.",
             )
         self.master_url = master_url

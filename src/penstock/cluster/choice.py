@@ -35,13 +35,13 @@ class ClusterChoice:
         given = {"machines": self.machines, "slots": self.slots}
         require_at_least_one(**{what: count for what, count in given.items() if count is not None})
         if self.kind == LOCAL and self.machines is not None:
-            raise _bad_cluster("a local cluster is one machine.", "Leave machines away, or choose standalone.")
+            raise _bad_cluster("a local cluster is one machine.", "Leave machines out, or choose standalone.")
         if self.kind == ATTACHED and self.master is None:
             raise _bad_cluster("an attached cluster needs its master.", "Give its URL: --master spark://host:7077.")
         if self.kind == ATTACHED and (self.machines is not None or self.slots is not None):
             raise _bad_cluster(
                 "machines and slots of an attached cluster are those of its executors.",
-                "Leave machines and slots away.",
+                "Leave machines and slots out.",
             )
         if self.kind != ATTACHED and self.master is not None:
             raise _bad_cluster(f"a {self.kind} cluster has no master to connect to.", "Choose attached, or no master.")

@@ -297,7 +297,9 @@ class StandaloneCluster:
         free = [address for address in addresses if address not in self._workers and address not in self._leaving]
         if len(free) < count:
             most = len(addresses)
-            raise PenstockError("BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Ask for fewer.")
+            raise PenstockError(
+                "BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Ask for fewer machines."
+            )
         return free[:count]
 
     def _require_alive(self) -> None:

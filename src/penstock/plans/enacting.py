@@ -281,7 +281,9 @@ def _named(problem: Exception) -> PenstockError:
     """Whatever goes wrong in the middle of a change, the change is rolled back."""
     if isinstance(problem, PenstockError):
         return problem
-    return PenstockError("INTERNAL", f"{type(problem).__name__}: {problem}.", "Try again; what ran before runs again.")
+    return PenstockError(
+        "INTERNAL", f"{type(problem).__name__}: {problem}.", "Try again; the topology runs again as it did before."
+    )
 
 
 def _translated(action: Action, slots: Mapping[Slot, Slot]) -> Action:

@@ -148,13 +148,13 @@ def target(
     if cut := [action for action in actions if isinstance(action, SetTasks)]:
         raise _bad(
             f'the state of "{cut[0].operator}" is to be cut anew together with other changes.',
-            "Do one after the other.",
+            "Make one change after the other.",
         )
     removed = {action.name for action in actions if isinstance(action, RemoveMachine)}
     added = {action.machine.name for action in actions if isinstance(action, AddMachine)}
     known = ", ".join(cluster.names)
     if both := added & removed:
-        raise _bad(f"machine {min(both)} is both added and removed.", "Decide for one.")
+        raise _bad(f"machine {min(both)} is both added and removed.", "Either add the machine or remove it.")
     if strangers := removed - set(cluster.names):
         names = ", ".join(sorted(strangers))
         raise PenstockError("NO_SUCH_MACHINE", f"there is no machine {names}.", f"The machines are: {known}.")
@@ -197,7 +197,9 @@ def check(placement: Placement, definition: TopologyDefinition, cluster: Cluster
 def _check_tasks(operator: Keyed, placement: Placement, known: set[Slot]) -> None:
     tasks, total = placement.tasks.get(operator.name, ()), placement.total(operator.name)
     if len(tasks) != operator.tasks:
-        raise _bad(f'"{operator.name}" has {len(tasks)} tasks placed.', f"It has {operator.tasks}; place every one.")
+        raise _bad(
+            f'the placement has {len(tasks)} tasks of "{operator.name}".', f"It has {operator.tasks}; place every one."
+        )
     if total > operator.tasks:
         raise _bad(
             f'"{operator.name}" would have {total} instances for {operator.tasks} tasks.',

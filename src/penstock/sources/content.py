@@ -203,7 +203,7 @@ def events(
     check_number("late", late, at_most=1)
     check_number("late_by", late_by)
     if start.tzinfo is None:
-        raise bad_source("the start of the events has no time zone.", "Say which: datetime(2026, 1, 1, tzinfo=UTC).")
+        raise bad_source("the start of the events has no time zone.", "Give it one: datetime(2026, 1, 1, tzinfo=UTC).")
     return Events(keys, seed, skew, spacing, late, late_by, start)
 
 

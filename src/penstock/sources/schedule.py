@@ -105,7 +105,8 @@ def stepped(steps: Iterable[tuple[float, float]], repeat: bool = False) -> Sched
     made = tuple(Step(_exact("seconds", seconds), _exact("rows_per_second", rate)) for seconds, rate in steps)
     if not made or any(step.seconds == 0 for step in made):
         raise bad_source(
-            "a schedule has no step, or one of 0 seconds.", "Give (seconds, rows per second) for at least one step."
+            "the schedule has no step, or a step of 0 seconds.",
+            "Give (seconds, rows per second) for at least one step.",
         )
     return Schedule(made, repeat)
 
@@ -118,7 +119,9 @@ def trace(points: str | Path | Sequence[tuple[float, float]]) -> Schedule:
     if not exact:
         raise bad_source("the trace has no points.", f"Give at least one pair of {' and '.join(TRACE_COLUMNS)}.")
     if any(earlier >= later for (earlier, _), (later, _) in pairwise(exact)):
-        raise bad_source("the seconds of the trace do not rise.", "Order its points by time, one point a moment.")
+        raise bad_source(
+            "the seconds of the trace do not rise.", "Order the points by time, and give one point for each moment."
+        )
     begin = [Step(exact[0][0], Fraction(0))] if exact[0][0] > 0 else []
     middle = [Step(later - earlier, rate) for (earlier, rate), (later, _) in pairwise(exact)]
     return Schedule((*begin, *middle, Step(Fraction(1), exact[-1][1])))

@@ -114,4 +114,4 @@ class RecordingEngine:
         if call in self.fails:
             raise self.fails[call]
         if why := give_up():
-            raise PenstockError("CANCELLED", f"{why}.", "What ran before runs again.")
+            raise PenstockError("CANCELLED", f"{why}.", "The topology runs again as it did before.")

@@ -266,7 +266,7 @@ class Topology:
         raise PenstockError(
             "NO_INPUT",
             f'"{name}" aggregates {item!r}, which was not declared before it.',
-            "Declare first what it reads: its columns have to be known.",
+            "Declare the operator that it reads first: its columns have to be known.",
             where,
         )
 

@@ -54,7 +54,7 @@ def parse_schema(text: Schema, where: Location | None = None) -> pa.Schema:
     else:
         raise PenstockError(
             "BAD_SCHEMA",
-            f"a schema is a {type(text).__name__}.",
+            f"a schema is given as a {type(text).__name__}.",
             'Write it like "word string, n long", or give a pyarrow.Schema.',
             where,
         )

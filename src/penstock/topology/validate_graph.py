@@ -177,6 +177,6 @@ def _cycle(unordered: set[str], declared_at: dict[str, int], streams: Sequence[S
     return PenstockError(
         "CYCLE",
         f"the streams form a cycle: {' -> '.join(names)}.",
-        "Take one of these streams away; a topology has no way back.",
+        "Take one of these streams away: rows never flow back.",
         cycle[backward].where,
     )

@@ -54,7 +54,7 @@ def test_a_fault_has_it_begun_again() -> None:
     run = topology()
     assert carried_out(run, FAULT, DONE) == (DONE, 2)
     assert [event.kind for event in told(run)] == ["decision", "fault", "action"]
-    assert "begun again: CLUSTER_FAILED: it died" in told(run)[1].reason
+    assert "begins again: CLUSTER_FAILED: it died" in told(run)[1].reason
 
 
 def test_not_more_often_than_the_setting_says() -> None:

@@ -289,4 +289,4 @@ def _longer(usual: Mapping[int, list[float]], now: Mapping[int, list[float]]) ->
 
 def _stop_if(give_up: Callable[[], str]) -> None:
     if why := give_up():
-        raise PenstockError("CANCELLED", f"{why}.", "What ran before runs again.")
+        raise PenstockError("CANCELLED", f"{why}.", "The topology runs again as it did before.")

@@ -115,7 +115,7 @@ class _Bundle:
         instance = Instance([stage], writer.write)
         self.works = [instance.works]
         for batch in batches:
-            for output, part in _by_output(batch, stage):
+            for output, part in by_output(batch, stage):
                 instance.works[0].emit(output, part, keep=True)
             instance.relieve()
         return self._reports(writer)
@@ -175,7 +175,7 @@ class _Bundle:
         )
 
 
-def _by_output(batch: pa.RecordBatch, stage: Stage) -> Iterator[tuple[str, pa.RecordBatch]]:
+def by_output(batch: pa.RecordBatch, stage: Stage) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of Spark SQL, in the declared schema, by the output that their column names."""
     if stage.output_column is None:
         [output] = stage.outputs or (MAIN_OUTPUT,)

@@ -57,8 +57,8 @@ class Keeper:
         if self._failed_sweeps >= PATIENT_ROUNDS and not patient:
             raise PenstockError(
                 "HOUSEKEEPING_FAILED",
-                f"what has been read could not be deleted {self._failed_sweeps} times: {self._problem}.",
-                "Is the disk full, or the catalog's database away? With --state it goes on from where it was.",
+                f"segments that all have read could not be deleted {self._failed_sweeps} times: {self._problem}.",
+                "Is the disk full, or the catalog's database gone? With --state the topology goes on where it was.",
             )
 
     def _keep(self) -> None:
