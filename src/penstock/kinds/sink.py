@@ -57,6 +57,9 @@ class SinkKind:
     kind: ClassVar[str]
     #: Whether bundles write its rows: then it can be chained. Otherwise `batch_writer` gets DataFrames.
     written_by_bundles: ClassVar[bool] = True
+    #: Whether it is nothing but a function of the user's own: then `penstock.testing.run` calls it. Rows for all other
+    #: kinds are collected there, and nothing outside is written to.
+    users_function: ClassVar[bool] = False
 
     def describe(self) -> Mapping[str, Any]:
         """For people, without secrets."""

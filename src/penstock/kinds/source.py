@@ -166,6 +166,11 @@ class SourceKind:
         BAD_ROW."""
         raise NotImplementedError(f"bundles do not read a source of kind {self.kind}")
 
+    def rows_due(self, elapsed: float) -> list[pa.RecordBatch] | None:
+        """Of a kind that makes its rows after a schedule: all that are due so many seconds after its start, for tests
+        with a clock of their own. None of any other kind."""
+        return None
+
     def stream(self, session: Any) -> Any:
         """Of a kind that Spark reads: a streaming DataFrame of the SparkSession."""
         raise NotImplementedError(f"Spark does not read a source of kind {self.kind}")

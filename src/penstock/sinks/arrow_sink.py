@@ -25,6 +25,7 @@ class ArrowSink(SinkKind):
     function: Callable[[Any], Any]
 
     kind = "arrow"
+    users_function = True
 
     def describe(self) -> Mapping[str, Any]:
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)

@@ -26,6 +26,7 @@ class FunctionSink(SinkKind):
 
     kind = "function"
     written_by_bundles = False
+    users_function = True
 
     def describe(self) -> Mapping[str, Any]:
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)

@@ -57,6 +57,10 @@ class RateSource(SourceKind):
         due = self.schedule.due(elapsed)
         return due if self.rows is None else min(due, self.rows)
 
+    def rows_due(self, elapsed: float) -> list[pa.RecordBatch]:
+        due = self.due(elapsed)
+        return [self.content.rows(0, due)] if due else []
+
     def describe(self) -> Mapping[str, Any]:
         return {
             "kind": self.kind,

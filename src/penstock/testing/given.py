@@ -68,15 +68,14 @@ def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.
 
 def _rows_due(source: Source, clock: Clock | None) -> list[pa.RecordBatch]:
     """A rate source without rows of its own emits what its schedule says by the time of the clock."""
-    spec: Any = source.spec
-    if spec.kind != "rate" or clock is None:
-        or_clock = " or pass clock= to have the source emit what is due" if spec.kind == "rate" else ""
+    due = source.spec.rows_due(0.0 if clock is None else clock.elapsed)
+    if due is None or clock is None:
+        or_clock = " or pass clock= to have the source emit what is due" if due is not None else ""
         raise _wrong(
             f'no rows are given for source "{source.name}".',
             f'Give them by its name, {{"{source.name}": [...]}} ([] for none){or_clock}.',
         )
-    due = spec.due(clock.elapsed)
-    return [spec.content.rows(0, due)] if due else []
+    return due
 
 
 def _wrong(message: str, hint: str) -> PenstockError:

@@ -30,6 +30,7 @@ from penstock.engine.executor.writing import BundleWriter
 from penstock.engine.message.failures import OperatorFailure, as_named_error
 from penstock.engine.message.program import Stage
 from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Spread, split
+from penstock.kinds import SinkPlace
 from penstock.testing.clock import Clock
 from penstock.testing.given import Rows, given_rows
 from penstock.testing.local_spark import call_with_frame, rows_through_spark
@@ -147,11 +148,12 @@ class _Trial:
 
     def _arrive(self, sink: Sink) -> None:
         self.sinks[sink.name] = table = self._rows(self._inputs(sink))
-        function = getattr(sink.spec, "function", None)
-        if sink.spec.kind == "arrow":
+        if not sink.spec.users_function:
+            return
+        if function := sink.spec.bundle_function():
             self._call(sink, function)
-        elif sink.spec.kind == "function" and function is not None:
-            call_with_frame(sink, function, table)
+        elif writer := sink.spec.batch_writer(SinkPlace(sink.name)):
+            call_with_frame(sink, writer.write, table)
 
     def _rows(self, streams: tuple[Stream, ...]) -> pa.Table:
         """All rows of streams that are interleaved, in the order in which they were emitted."""

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.engine.change.changes import Changes, RunningEngine
+from penstock.engine.change.changes import RunChanges, RunningEngine
 from penstock.engine.query.intake import Intake
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
@@ -392,7 +392,7 @@ def split_on_a_full_disk(
         raise OSError(FULL)
 
     FakeQuery.while_starting = no_room
-    outcome = Changes(run).carry_out(Plan((SetInstances(apart, {other: 1}),)))
+    outcome = RunChanges(run).carry_out(Plan((SetInstances(apart, {other: 1}),)))
     run.check()
     run.queries.mend()
     return outcome.status, told
