@@ -18,9 +18,9 @@ from penstock.engine.arrangement import Arrangement
 from penstock.engine.chaining import Chaining
 from penstock.engine.chores import Chores, Staging
 from penstock.engine.feeds import Batch, RateFeed
+from penstock.engine.function_plans import plans_of
 from penstock.engine.host import SparkHost
 from penstock.engine.keeping import Keeper
-from penstock.engine.keyed_plans import keyed_plans
 from penstock.engine.manifest import BatchReport
 from penstock.engine.monitoring import Monitoring, Surroundings
 from penstock.engine.observing import Seen, observe
@@ -154,7 +154,7 @@ class Run:
         return self
 
     def _open(self) -> None:
-        plans = keyed_plans(self.definition, rehearse(self.definition, self.host.spark))
+        plans = plans_of(self.definition, rehearse(self.definition, self.host.spark))
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         opened = open_environment(
