@@ -23,7 +23,7 @@ from penstock.clock import run_time
 from penstock.cluster.model import Placement
 from penstock.engine.manifest import BatchReport
 from penstock.engine.spark_internals import repartition_state
-from penstock.engine.state_sizes import has_unfinished_batch
+from penstock.engine.state_sizes import logged_batches
 from penstock.errors import PenstockError
 from penstock.strategies.mapping.round_robin import deal_tasks
 from penstock.topology.definition import Keyed, TopologyDefinition
@@ -159,7 +159,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         try:
             seconds = _rewrite(run, operator, tasks)
         except BaseException as error:
-            begun = has_unfinished_batch(run.environment.checkpoint(operator))
+            begun = _has_begun(run, operator)
             if not begun:
                 give_up(run.catalog)
             if not isinstance(error, PySparkException | Py4JError):
@@ -179,6 +179,17 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
     run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
     return report
+
+
+def _has_begun(run: Run, operator: str) -> bool:
+    """Whether Spark has begun to rewrite the state, or has done it and its answer was lost. A checkpoint that cannot be
+    read may be so: it is left to the next start, which finds out."""
+    try:
+        planned, finished = logged_batches(run.environment.checkpoint(operator))
+    except (OSError, ValueError):
+        return True
+    published = run.catalog.last_batch(operator)
+    return planned > finished or finished > (-1 if published is None else published)
 
 
 def _rewrite(run: Run, operator: str, tasks: int) -> float:
