@@ -17,6 +17,8 @@ from pyspark.sql import functions as F
 from test_results import WAIT, written
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
+from penstock.engine.query.rehearsal import rehearse
+from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
@@ -205,6 +207,50 @@ def test_a_keyed_function_that_changed_is_refused_and_one_that_did_not_is_not(
     assert "--forget count" in error.hint
     # Written anew, with other instances: the same.
     starting(counting(tmp_path, in_windows("10 seconds"), 2 * ROWS, instances=2))
+
+
+def drawn(frame: DataFrame) -> DataFrame:
+    """With a variable that Spark numbers and seeds that it draws whenever the function is called."""
+    word = F.array_join(F.transform(F.split("key", ""), lambda letter: F.lower(F.upper(letter))), "")
+    counted = frame.select(word.alias("key"), F.rand().alias("drawn"), F.uuid().alias("name")).dropDuplicates()
+    return counted.groupBy("key").agg(F.count("drawn").alias("n"))
+
+
+def test_a_function_is_the_same_whatever_spark_makes_up_for_it(local_host: SparkHost, tmp_path: Path) -> None:
+    definition = counting(tmp_path, drawn, ROWS).definition()
+    first, second = (plans_of(definition, rehearse(definition, local_host.spark)) for _ in range(2))
+    assert first == second
+    assert len(first["count"]["stateful"]) == 2
+
+
+def one_after_the_other(a: DataFrame, b: DataFrame) -> DataFrame:
+    return a.union(b)
+
+
+def the_other_way_round(a: DataFrame, b: DataFrame) -> DataFrame:
+    return b.union(a)
+
+
+def interleaved(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def test_inputs_in_another_order_are_other_inputs(starting: Callable[..., None], tmp_path: Path) -> None:
+    """Spark knows how far it has read each only by its place: it would ask "b" for the rows of "a"."""
+
+    def merging(function: Callable[..., DataFrame], rows: int) -> Topology:
+        topology = Topology("merging")
+        inputs = [
+            topology.source(name, sources.rate(3_000, sources.numbers(), rows=rows + more))
+            for more, name in enumerate(("a", "b"))
+        ]
+        merged = topology.map_dataframe("merged", function, inputs=inputs, schema="id long, value double")
+        topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[merged])
+        return topology
+
+    for index, function in enumerate([one_after_the_other, the_other_way_round, interleaved]):
+        starting(merging(function, (index + 1) * ROWS))
+    assert len(ids(tmp_path / "out")) == 2 * 3 * ROWS + 1, "each began anew, where the rows that were read end"
 
 
 def narrow(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -29,6 +29,8 @@ TICK = 0.25
 #: The latter while PySpark starts: it takes over Ctrl-C for a moment.
 _STOPPED_EARLY = (StoppedEarly, KeyboardInterrupt)
 
+_NOTHING_READ = "It was stopped before any row was read."
+
 
 @dataclass(frozen=True)
 class Order:
@@ -61,6 +63,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
 
 
 def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | None) -> tuple[Summary, int]:
+    stops.when_early(lambda: _tell_of_the_end(entry, _NOTHING_READ))
     try:
         with started(
             order.definition,
@@ -79,7 +82,7 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             run.stop(drain=False)  # it is drained, or it is not to be
             return summary, code
     except _STOPPED_EARLY:
-        _tell_of_the_end(entry, "It was stopped before any row was read.")
+        _tell_of_the_end(entry, _NOTHING_READ)
         raise
     except PenstockError as error:
         _tell_of_the_end(entry, f"It failed: {error}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -30,6 +30,11 @@ class StopRequests:
         self.at_once = False
         self._asked = threading.Event()
         self._starting = True
+        self._tell_early: Callable[[], None] | None = None
+
+    def when_early(self, tell: Callable[[], None]) -> None:
+        """To be called before the first request interrupts a start: what was started so far takes its time to end."""
+        self._tell_early = tell
 
     def started(self) -> None:
         """From now on a request waits for the main loop instead of interrupting what is under way."""
@@ -54,6 +59,9 @@ class StopRequests:
             # Even the quick stop takes too long for this user. Whatever we have started watches for our end.
             os._exit(128 + number)
         if self._starting and self.count == 1:
+            if self._tell_early is not None:
+                with suppress(OSError):
+                    self._tell_early()
             raise StoppedEarly
 
     @contextmanager

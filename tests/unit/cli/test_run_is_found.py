@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +79,26 @@ def test_one_that_is_stopped_while_it_starts_is_gone_afterwards(order: Order, mo
     summary, code = run_topology(order, Quiet())
     assert (summary.operators, code) == ((), 0)
     assert [one.phase for one in seen] == [Phase.STARTING]
+    assert all_running() == []
+
+
+def test_one_that_is_stopped_while_it_starts_is_ending_while_it_clears_up(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks again for a stop then waits for it: three requests would end it without any clearing up."""
+    seen: list[Running] = []
+
+    @contextmanager
+    def launch(*words: object, **more: object) -> Iterator[Any]:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            yield None
+        finally:
+            seen.extend(all_running())
+
+    monkeypatch.setattr(module, "started", launch)
+    run_topology(order, Quiet())
+    assert [(one.phase, one.how) for one in seen] == [(Phase.ENDING, "It was stopped before any row was read.")]
     assert all_running() == []
 
 

@@ -17,7 +17,7 @@ from penstock.clock import run_time
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import repartition_state
-from penstock.engine.state.sizes import has_unfinished_batch
+from penstock.engine.state.sizes import logged_batches
 from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
 from penstock.errors import PenstockError
 from penstock.plans.repartition import Repartition, check_repartition, repartition_failed, with_tasks
@@ -35,7 +35,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         try:
             seconds = _rewrite(run, operator, tasks)
         except BaseException as error:
-            begun = has_unfinished_batch(run.environment.checkpoint(operator))
+            begun = _has_begun(run, operator)
             if not begun:
                 give_up(run.catalog)
             if not isinstance(error, PySparkException | Py4JError):
@@ -55,6 +55,17 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
     run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
     return report
+
+
+def _has_begun(run: Run, operator: str) -> bool:
+    """Whether Spark has begun to rewrite the state, or has done it and its answer was lost. A checkpoint that cannot be
+    read may be so: it is left to the next start, which finds out."""
+    try:
+        planned, finished = logged_batches(run.environment.checkpoint(operator))
+    except (OSError, ValueError):
+        return True
+    published = run.catalog.last_batch(operator)
+    return planned > finished or finished > (-1 if published is None else published)
 
 
 def _rewrite(run: Run, operator: str, tasks: int) -> float:

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from penstock.engine.message.failures import named_error, told_once
 from penstock.engine.message.refusals import refused_by_spark, state_outside_keyed
 from penstock.engine.spark.internals import refusal_of, stateful_nodes
+from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import Keyed, Map, Operator, Stream, TopologyDefinition
@@ -33,7 +34,8 @@ def rehearse(definition: TopologyDefinition, spark: SparkSession) -> dict[str, D
         if isinstance(operator, Keyed) or (isinstance(operator, Map) and operator.takes_dataframes):
             session = spark.newSession()  # as in the run: functions may name their views alike
             schemas = [definition.schema_of_all(group) for group in input_groups(definition, operator)]
-            frames[operator.name] = frame_of(operator, operator.function, [_no_rows(session, one) for one in schemas])
+            streams = [_no_rows(session, index, schema) for index, schema in enumerate(schemas)]
+            frames[operator.name] = frame_of(operator, operator.function, streams)
     return frames
 
 
@@ -85,8 +87,10 @@ def _check_frame(operator: Operator, frame: Any) -> None:
     )
 
 
-def _no_rows(session: SparkSession, schema: pa.Schema) -> DataFrame:
-    return session.readStream.format("rate").load().mapInArrow(_nothing, from_arrow_schema(schema))
+def _no_rows(session: SparkSession, index: int, schema: pa.Schema) -> DataFrame:
+    """The stream in the place of an input. The column behind it tells it from those of other inputs in a plan."""
+    rows = session.readStream.format("rate").load().selectExpr(f"value AS {INPUT}{index}")
+    return rows.mapInArrow(_nothing, from_arrow_schema(schema))
 
 
 def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
-from penstock.engine.query.frames import Environment, Published
+from penstock.engine.query.frames import Environment, Published, mark_of
 from penstock.engine.query.staged_files import finish_files
 from penstock.engine.run.handover import (
     batches_before,
@@ -31,11 +32,13 @@ from penstock.engine.state.agreement import check_agreement
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.ownership import Owner, check_copy, check_owner, claim, owner_of
-from penstock.engine.state.shape import shape_of
+from penstock.engine.state.shape import Shape, shape_of
+from penstock.errors import PenstockError
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.store import StatisticsStore
 from penstock.settings import Settings
+from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.definition import TopologyDefinition
 
 
@@ -107,6 +110,7 @@ def open_environment(
         if not location:
             state.sub(name)
     finish_sinks(old.begun, catalog)
+    clear_left_sinks(old.shape, declared, owner)
     layout = channels_of(definition)
     told = hand_over(catalog, old, succession, declared, layout, checkpoints, store)
     clear_warming(checkpoints.location)
@@ -149,6 +153,16 @@ def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
             fields = json.loads(batch.manifest)
             bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
             finish_files(BatchReport(**{**fields, "bundles": bundles}), catalog)
+
+
+def clear_left_sinks(old: Shape, declared: Shape, owner: Owner) -> None:
+    """Delete what was staged and never published in folders that no sink of the same name writes to any more. A folder
+    that cannot be opened may be gone for good, and is nothing to fail for."""
+    for sink, facts in old.items():
+        folder = facts.get("folder")
+        if folder and folder != declared.get(sink, {}).get("folder"):
+            with suppress(OSError, PenstockError):
+                ParquetWriter(folder, mark_of(owner.identity, sink, 0)).clear()
 
 
 def _durable(settings: Settings) -> bool:

@@ -22,8 +22,8 @@ from penstock.engine.run import arrangement, rewriting
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.chores import Chores, Staging
+from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.keeping import Keeper
-from penstock.engine.run.keyed_plans import keyed_plans
 from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.engine.run.opening import finish_sinks, open_catalog, open_environment, open_monitor
 from penstock.engine.run.places import RunPlacements
@@ -183,7 +183,7 @@ class Run:
         return self
 
     def _open(self) -> None:
-        plans = keyed_plans(self.definition, rehearse(self.definition, self.host.spark))
+        plans = plans_of(self.definition, rehearse(self.definition, self.host.spark))
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         opened = open_environment(

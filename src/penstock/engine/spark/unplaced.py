@@ -215,8 +215,8 @@ class UnplacedStreams:
 
 def unwrapped_offset(offset: Any) -> Any:
     """The offset that a feed gave, of what Spark has written down, whichever way the feed is connected; None if it gave
-    none."""
-    if not isinstance(offset, dict) or list(offset) != ["at"]:
+    none. A feed's is a text; what looks alike otherwise is the offset of a source of the user's."""
+    if not isinstance(offset, dict) or list(offset) != ["at"] or not isinstance(offset["at"], str):
         return offset
     return json.loads(offset["at"]) if offset["at"] else None
 

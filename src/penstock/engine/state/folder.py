@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import IO
 
 from penstock.channels.segments import open_filesystem
 from penstock.clock import wall_time
-from penstock.engine.state.ownership import places
+from penstock.engine.state.ownership import places, recorded_owner
 from penstock.errors import PenstockError
 
 _PREFIX = "penstock-state-"
@@ -72,22 +73,31 @@ class StateFolder:
 
 
 def _clear_abandoned() -> None:
-    """Delete the temporary state of drivers that were killed: nobody can go on from it."""
+    """Delete the temporary state of drivers that were killed: nobody can go on from it.
+
+    Others can make folders of such names here too, with links to files of ours in them and with places of ours written
+    down. So the folder itself must be ours, and its lock no link."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError), (folder / "lock").open(encoding="utf-8") as lock:
-            found = os.fstat(lock.fileno())
-            if found.st_uid == os.getuid() and found.st_mtime < wall_time() - _ABANDONED_SECONDS:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _delete(folder)
+        with suppress(OSError):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            with os.fdopen(os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as lock:
+                held = os.fstat(lock.fileno())
+                if held.st_uid == os.getuid() and held.st_mtime < wall_time() - _ABANDONED_SECONDS:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _delete(folder)
 
 
 def _delete(folder: Path) -> None:
     """With what its owner keeps elsewhere: nobody can go on from that either."""
-    elsewhere: list[str] = []
-    with suppress(OSError, ValueError):
-        elsewhere = places(folder)
+    owner, elsewhere = None, []
+    with suppress(OSError, ValueError, KeyError):
+        owner, elsewhere = recorded_owner(folder), places(folder)
     for place in elsewhere:
         with suppress(OSError, PenstockError):
             filesystem, root = open_filesystem(place)
-            filesystem.delete_dir(root)
+            # A place that is not called after the owner is not the owner's alone, whatever is written down.
+            if owner is not None and root.rpartition("/")[2] == owner.folder:
+                filesystem.delete_dir(root)
     shutil.rmtree(folder, ignore_errors=True)

@@ -55,7 +55,12 @@ _PASSING = (
     "outputAttrs",
     "udf",
     "func",
+    "randomSeed",
 )
+#: Their only child is a seed. Without one in the user's code, Spark draws a seed whenever the function is called.
+_OF_A_SEED = ("Rand", "Randn")
+#: The name of the column that the stream behind an input of a rehearsal has, without the input's number.
+INPUT = "penstock_input_"
 
 
 def fingerprint(plan: Flat) -> list[str]:
@@ -68,6 +73,13 @@ def stateful_steps(plan: Flat) -> list[str]:
     """One text for each stateful step of an analysed plan, from the result down to the inputs."""
     tree = _Tree(plan)
     return [tree.described(index) for index in range(len(plan)) if tree.is_stateful(index)]
+
+
+def inputs_read(plan: Flat) -> list[int]:
+    """The numbers of the inputs that a rehearsed function reads, in the order in which Spark writes down their
+    offsets: that of the leaves. One that is read twice is there twice."""
+    named = [one["name"] for node in plan for flat in _expressions(node) for one in flat if _name(one) == "Alias"]
+    return [int(name.removeprefix(INPUT)) for name in named if name.startswith(INPUT)]
 
 
 class _Tree:
@@ -123,37 +135,46 @@ class _Tree:
     def _streams(self, index: int) -> bool:
         return any(_name(node) in _STREAMS for node in self._plan[index : self._ends[index]])
 
-    def _fields(self, node: Node) -> str:
+    def _fields(self, node: Node, variables: dict[int, int] | None = None) -> str:
         shown = {
-            key: self._value(value)
+            key: self._value(value, variables)
             for key, value in node.items()
             if key not in _PASSING and value is not None and not _repeats(value)
         }
         return ", ".join(f"{key}={value}" for key, value in sorted(shown.items()))
 
-    def _value(self, value: Any) -> str:
+    def _value(self, value: Any, variables: dict[int, int] | None) -> str:
         if _is_expression(value):
-            return self._text(value)
+            return self._text(value, variables)
         if isinstance(value, list):
-            return f"[{', '.join(self._value(one) for one in value)}]"
+            return f"[{', '.join(self._value(one, variables) for one in value)}]"
         return json.dumps(value, sort_keys=True)
 
-    def _text(self, flat: Flat) -> str:
-        """An expression, with names replaced by what they stand for."""
+    def _text(self, flat: Flat, variables: dict[int, int] | None = None) -> str:
+        """An expression, with names replaced by what they stand for. `variables` are those of lambda functions that the
+        expression around it has shown so far, by id: Spark counts them through the life of its process, so here each
+        is called by its order."""
         first = flat[0]
         name = _name(first)
         children = _below(flat, 0)
+        variables = {} if variables is None else variables
         if name == "Alias":
-            return self._text(children[0])
+            return self._text(children[0], variables)
         if name == "AttributeReference":
             meanings = self._meanings.get(first["exprId"]["id"])
             if meanings is None:
                 return f"{first['name']}:{json.dumps(first['dataType'], sort_keys=True)}"
-            texts = [self._text(one) for one in meanings]
+            texts = [self._text(one, variables) for one in meanings]
             return texts[0] if len(set(texts)) == 1 else f"each({', '.join(texts)})"
-        inside = [self._text(one) for one in children]
-        fields = self._fields(first)
+        if name == "NamedLambdaVariable":
+            first = {**first, "name": variables.setdefault(first["exprId"]["id"], len(variables))}
+        inside = [self._text(one, variables) for at, one in enumerate(children) if not _is_seed(first, at)]
+        fields = self._fields(first, variables)
         return f"{name}({', '.join([*inside, fields] if fields else inside)})"
+
+
+def _is_seed(node: Node, child: int) -> bool:
+    return _name(node) in _OF_A_SEED or node.get("seedExpression") == child
 
 
 def _name(node: Node) -> str:

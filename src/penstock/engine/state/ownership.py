@@ -3,6 +3,10 @@
 An owner is a topology's name and the identity of its catalog. Both are written into the state folder, so that another
 topology, or another catalog, is refused there before it touches anything. In a location that the settings name
 (`segments`, `checkpoints`), everything of an owner is below one folder that is called after both.
+
+A state folder can be copied, and its copies have the same owner. So every start *claims* the places outside: it writes
+a few new letters into the folder, and then into each place. A place whose last claim is not one of the folder's belongs
+to a copy now, which has run since the two went apart.
 """
 
 from __future__ import annotations
@@ -10,16 +14,23 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.segments import below
+from penstock.channels.segments import below, open_filesystem
 from penstock.errors import Location, PenstockError
+from penstock.privacy import for_owner_only
 
 OWNER = "owner.json"
+#: In a place outside: who was the last to run with it. Spark does not look at names with a dot.
+CLAIM = ".penstock-claim.json"
+#: So many are remembered: a place that the settings did not name for some time has an older one.
+_CLAIMS = 100
 _IDENTITY = "identity"
 
 
@@ -71,16 +82,31 @@ def check_owner(folder: Path, catalog: Catalog, owner: Owner, in_folder: bool, w
 
 
 def check_copy(folder: Path, outside: Collection[str], where: Location | None = None) -> None:
-    """Refuse a copy of a state folder beside the original if things of both would be in the same place outside."""
+    """Refuse a copy of a state folder if things of it and of the original would be in the same place outside: beside
+    the original, or anywhere if the other has run since."""
     original = Path(_fields(folder).get("folder", folder))
-    if outside and original != folder and recorded_owner(original) == recorded_owner(folder):
+    is_copy = recorded_owner(original) == recorded_owner(folder) and not original.samefile(folder)
+    if outside and is_copy:
         raise PenstockError(
             "STATE_DOES_NOT_FIT",
             f"the state folder {folder} is a copy of {original}, and both would keep their things in {min(outside)}.",
-            "Use the original, or delete one of the two; a copy that can run by itself needs its own copy of "
-            "that place too, and settings that name it.",
+            f"Use the original. If the copy is to be used in its stead, move the original away. {_OWN_PLACE}",
             where,
         )
+    for place in outside:
+        last = _last_claim(place)
+        if last and last["claim"] not in _claims(folder):
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f"the state folder {folder} and what is in {place} are not of the same state any more: a copy of the "
+                f"folder has run with it since, in {last['folder']} on {last['host']}.",
+                f"Use that one, or restore both of the same moment. If nothing else uses the place any more, delete "
+                f"{below(place, CLAIM)}: rows that only the other knows of are lost then. {_OWN_PLACE}",
+                where,
+            )
+
+
+_OWN_PLACE = "A copy that can run by itself needs its own copy of that place too, and settings that name it."
 
 
 def recorded_owner(folder: Path) -> Owner | None:
@@ -102,12 +128,52 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 
 def claim(folder: Path, catalog: Catalog, owner: Owner, outside: Collection[str]) -> None:
-    """Write down whose the folder is, and where else its things are."""
+    """Write down whose the folder is, and where else its things are; then there, that this folder was the last to run.
+    A crash in between leaves a place with an older claim of the same folder, which is as good."""
     catalog.set_meta(_IDENTITY, owner.identity)
+    new = secrets.token_hex(8)
+    claims = [*_claims(folder), new][-_CLAIMS:]
     written = folder / f"{OWNER}.new"
     handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump({**asdict(owner), "folder": str(folder), "places": sorted(outside)}, file)
+        fields = {**asdict(owner), "folder": str(folder), "places": sorted(outside), "claims": claims}
+        json.dump(fields, file)
         file.flush()
         os.fsync(file.fileno())
     written.rename(folder / OWNER)
+    _sync(folder)  # a power cut must not leave a place with a claim that the folder does not know
+    for place in sorted(set(outside)):
+        _write_claim(place, new, str(folder))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _claims(folder: Path) -> list[str]:
+    """Those that starts on the folder have made, the newest last."""
+    return list(_fields(folder).get("claims", ()))
+
+
+def _last_claim(place: str) -> dict[str, str]:
+    """The last one in a place; empty if there is none. Where Python cannot look, as where only Spark has the means to
+    open a location of checkpoints, there never is one."""
+    try:
+        filesystem, root = open_filesystem(place)
+        with filesystem.open_input_stream(f"{root}/{CLAIM}") as file:
+            fields = json.loads(file.read())
+        return {key: str(fields[key]) for key in ("claim", "folder", "host")}
+    except (OSError, ValueError, KeyError, TypeError, PenstockError):
+        return {}
+
+
+def _write_claim(place: str, new: str, folder: str) -> None:
+    with suppress(OSError, PenstockError):
+        filesystem, root = open_filesystem(place)
+        for_owner_only(place)
+        with filesystem.open_output_stream(f"{root}/{CLAIM}") as file:
+            file.write(json.dumps({"claim": new, "folder": folder, "host": socket.gethostname()}).encode())

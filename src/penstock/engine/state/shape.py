@@ -14,7 +14,8 @@ Shape = Mapping[str, Mapping[str, Any]]
 
 
 def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`plans` says by keyed operator what Spark keeps as its state (state_plan.py), where that is known."""
+    """`plans` says of functions of DataFrames what Spark keeps as their state and in which order they read
+    (function_plans.py), where that is known."""
     shape: dict[str, dict[str, Any]] = {}
     for operator in definition.operators:
         streams = definition.inputs_of(operator.name)
@@ -24,9 +25,14 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
             "outputs": {name: schema_text(schema) for name, schema in operator.outputs.items()},
             "groupings": [str(stream.grouping) for stream in streams],
         }
+        plan = plans.get(operator.name)
+        if isinstance(operator, Keyed) or (isinstance(operator, Map) and operator.takes_dataframes):
+            facts["reads"] = plan.get("reads") if plan else None
+        elif streams:
+            facts["reads"] = [facts["inputs"]]  # all of them interleaved
         if isinstance(operator, Keyed):
             facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
-            facts["plan"] = plans.get(operator.name)
+            facts["plan"] = {fact: plan[fact] for fact in ("spark", "stateful")} if plan else None
         if isinstance(operator, Map) and any(isinstance(stream.grouping, ByKey) for stream in streams):
             facts["tasks"] = operator.tasks  # the groups that its rows are split into
         if isinstance(operator, Source):

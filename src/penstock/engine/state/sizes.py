@@ -47,15 +47,16 @@ def state_sizes(checkpoint: str, tasks: int) -> list[StateSize]:
     return sizes
 
 
-def has_unfinished_batch(checkpoint: str) -> bool:
-    """Whether a batch was begun whose end was not written down. Spark begins a repartition like a batch."""
+def logged_batches(checkpoint: str) -> tuple[int, int]:
+    """The newest batch that Spark has begun, and the newest that it has finished; -1 where there is none. Spark begins
+    a repartition like a batch. No JVM is asked: it may be lost."""
     system, root = _opened(checkpoint)
 
     def last(log: str) -> int:
         files = system.get_file_info(pafs.FileSelector(f"{root}/{log}", allow_not_found=True))
         return max((int(info.base_name) for info in files if info.base_name.isdecimal()), default=-1)
 
-    return last("offsets") > last("commits")
+    return last("offsets"), last("commits")
 
 
 def _opened(checkpoint: str) -> tuple[pafs.FileSystem, str]:

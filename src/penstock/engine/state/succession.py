@@ -121,7 +121,9 @@ def _changed(old: OldState, name: str, declared: Shape) -> list[str]:
     """Which facts of an operator's own have changed. What an older Penstock did not record is not compared."""
     was, now = old.shape[name], declared[name]
     changed = [fact for fact in ("kind", "source") if fact in was and was[fact] != now.get(fact)]
-    if channels_read(old.shape, name) != channels_read(declared, name):
+    # Spark writes down how far an input is read by its place among the inputs.
+    reads = [facts["reads"] for facts in (was, now) if facts.get("reads") is not None]
+    if channels_read(old.shape, name) != channels_read(declared, name) or reads[:1] != reads[-1:]:
         changed.append("inputs")
     if was["kind"] == now["kind"] == "keyed":
         changed += [fact for fact in ("key", "output_mode") if fact in was and was[fact] != now[fact]]

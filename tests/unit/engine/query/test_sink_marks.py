@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from penstock import sinks
 from penstock.engine.query.frames import mark_of
+from penstock.engine.run.opening import clear_left_sinks
+from penstock.engine.state.ownership import Owner
 from penstock.sinks.function_sink import FunctionWriter
 from penstock.sinks.jdbc_sink import JdbcWriter
 from penstock.sinks.parquet_sink import ParquetWriter
@@ -41,3 +43,22 @@ def test_what_is_staged_is_cleared_however_often_its_sink_began_anew(tmp_path: P
         (staging / f"part-0000000000-00000-{mark}-{'0' * 32}.parquet").touch()
     ParquetWriter(str(tmp_path), own[1]).clear()
     assert sorted(path.name.split("-", 3)[3].rpartition("-")[0] for path in staging.iterdir()) == sorted(others)
+
+
+def test_what_is_staged_for_a_sink_that_is_gone_or_writes_elsewhere_now_is_cleared(tmp_path: Path) -> None:
+    def staged(folder: str, sink: str, identity: str = "0a0b0c0d") -> Path:
+        path = tmp_path / folder / "_staging" / f"part-0000000000-00000-{identity}-{sink}-{'0' * 32}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path
+
+    gone, moved, stays = staged("gone", "gone"), staged("before", "moved"), staged("stays", "stays")
+    others = [staged("gone", "other"), staged("gone", "gone", "ffffffff"), staged("now", "moved")]
+    folders = {"gone": "gone", "moved": "before", "stays": "stays"}
+    old: dict[str, Any] = {sink: {"folder": str(tmp_path / folder)} for sink, folder in folders.items()}
+    old |= {"numbers": {}, "printed": {"folder": None}, "unknown": {"folder": "nosuch://bucket/rows"}}
+    declared = {sink: {"folder": str(tmp_path / folder)} for sink, folder in (("moved", "now"), ("stays", "stays"))}
+    clear_left_sinks(old, declared, Owner("t", "0a0b0c0d"))
+    assert not gone.exists()
+    assert not moved.exists()
+    assert all(path.exists() for path in (*others, stays)), "of others, or cleared by the sink that writes there"

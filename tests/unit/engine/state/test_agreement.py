@@ -252,3 +252,13 @@ def test_a_replay_with_another_end_is_refused(state: State) -> None:
     with pytest.raises(PenstockError) as caught:
         state.wants(2)
     assert caught.value.name == "STATE_DOES_NOT_FIT"
+
+
+def test_the_offset_of_a_source_may_look_like_what_a_feed_is_wrapped_in(state: State) -> None:
+    log = CheckpointLog.open(None, str(state.checkpoints / "rows"))
+    for index, (written, found) in enumerate([({"at": 5}, {"at": 5}), ({"at": "5"}, 5), ({"at": ""}, None)]):
+        state.plan("rows", index, written)
+        assert log.ends(index, of_source=True) == {"0": found}
+    state.plan("rows", 9, "not JSON")
+    (state.checkpoints / "rows" / "offsets" / "9").write_text("v1\n{}\nnot JSON")
+    assert log.ends(9, of_source=True) == {"0": "not JSON"}

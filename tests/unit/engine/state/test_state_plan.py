@@ -5,9 +5,12 @@ The plans are written as Spark writes them, but for what says nothing; tests/spa
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.state.meaning import fingerprint, stateful_steps
+import pytest
+
+from penstock.engine.state.meaning import INPUT, fingerprint, inputs_read, stateful_steps
 
 Flat = list[dict[str, Any]]
 EXPRESSIONS, PLANS = "org.apache.spark.sql.catalyst.expressions", "org.apache.spark.sql.catalyst.plans.logical"
@@ -114,3 +117,64 @@ def test_a_join_of_two_streams_has_state_and_one_with_a_table_has_none() -> None
     assert fingerprint(joined("Inner", streaming=False)) == []
     assert fingerprint(deduplicated("key", streaming=False)) == []
     assert fingerprint(stream()) == []
+
+
+def grouped_by(key: Callable[[Plan, Flat], Flat], first: int) -> Flat:
+    """rows.groupBy(key(rows.value)).count()"""
+    plan = Plan(first)
+    value = plan.column("value")
+    named = plan.named("key", key(plan, refer(value)))
+    rows = node("Project", stream(value), projectList=[named])
+    counted = plan.named("n", plan.function("Count", number(1)))
+    return node("Aggregate", rows, groupingExpressions=[refer(named)], aggregateExpressions=[counted])
+
+
+def transformed(counter: int, used: int = 0) -> Callable[[Plan, Flat], Flat]:
+    """transform(value, (x, y) -> f(x)): Spark puts a counter of its whole process behind the names of variables."""
+
+    def key(plan: Plan, value: Flat) -> Flat:
+        variables = [
+            expression("NamedLambdaVariable", name=f"{name}_{counter + at}", dataType="long", exprId=plan._id())
+            for at, name in enumerate("xy")
+        ]
+        body = expression("Negative", variables[used])
+        function = expression("LambdaFunction", body, *variables, function=0, arguments=[1, 2], hidden=False)
+        return expression("ArrayTransform", value, function, argument=0, function=1)
+
+    return key
+
+
+def test_variables_of_lambdas_have_other_names_in_every_session() -> None:
+    assert fingerprint(grouped_by(transformed(1), 0)) == fingerprint(grouped_by(transformed(8), 50))
+    assert fingerprint(grouped_by(transformed(1), 0)) != fingerprint(grouped_by(transformed(1, used=1), 0))
+
+
+def seeded(kind: str, seed: int) -> Callable[[Plan, Flat], Flat]:
+    def key(plan: Plan, value: Flat) -> Flat:
+        if kind in ("Rand", "Randn"):
+            return expression("Add", value, expression(kind, number(seed), child=0, hideSeed=False))
+        if kind == "RandStr":
+            return expression(kind, value, number(seed), length=0, seedExpression=1, hideSeed=True)
+        return expression(kind, *([value] if kind == "Shuffle" else []), randomSeed=seed)
+
+    return key
+
+
+@pytest.mark.parametrize("kind", ["Rand", "Randn", "RandStr", "Shuffle", "Uuid"])
+def test_seeds_are_drawn_anew_in_every_session(kind: str) -> None:
+    assert fingerprint(grouped_by(seeded(kind, 1), 0)) == fingerprint(grouped_by(seeded(kind, 2), 0))
+    step = "".join(stateful_steps(grouped_by(seeded(kind, 1), 0)))
+    assert kind in step
+    assert ("value:" in step) == (kind != "Uuid"), "what is not a seed counts"
+
+
+def input_stream(index: int) -> Flat:
+    plan = Plan(index)
+    marked = plan.named(f"{INPUT}{index}", plan.column("value"))
+    return node("MapInArrow", node("Project", node("StreamingRelationV2"), projectList=[marked]))
+
+
+def test_inputs_are_read_in_the_order_of_the_leaves() -> None:
+    assert inputs_read(node("Union", input_stream(1), input_stream(0))) == [1, 0]
+    assert inputs_read(node("Join", input_stream(0), node("Deduplicate", input_stream(0)))) == [0, 0]
+    assert inputs_read(stream()) == []

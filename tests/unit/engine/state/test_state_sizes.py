@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from penstock.engine.state.sizes import cheapest_tasks, has_unfinished_batch, state_bytes, state_sizes
+from penstock.engine.state.sizes import cheapest_tasks, logged_batches, state_bytes, state_sizes
 
 
 def write(path: Path, size: int) -> None:
@@ -63,12 +63,12 @@ def test_what_the_target_has_goes_first_then_the_smallest() -> None:
 
 
 def test_a_batch_without_an_end_is_seen(tmp_path: Path) -> None:
-    assert not has_unfinished_batch(str(tmp_path))
+    assert logged_batches(str(tmp_path)) == (-1, -1)
     for log, batches in (("offsets", (0, 1, 10)), ("commits", (0, 1))):
         (tmp_path / log).mkdir()
         for batch in batches:
             (tmp_path / log / str(batch)).touch()
     (tmp_path / "commits" / ".10.crc").touch()
-    assert has_unfinished_batch(str(tmp_path))
+    assert logged_batches(str(tmp_path)) == (10, 1)
     (tmp_path / "commits" / "10").touch()
-    assert not has_unfinished_batch(str(tmp_path))
+    assert logged_batches(str(tmp_path)) == (10, 10)

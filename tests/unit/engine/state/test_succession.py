@@ -216,6 +216,51 @@ def test_other_inputs_of_a_stateless_operator_begin_anew_if_nothing_waits() -> N
     assert decide(waiting(clean=2), changed, ["clean"]).anew == ("clean",)
 
 
+def merged(reads: list[list[str]] | None, *, keyed: bool = False) -> dict[str, dict[str, Any]]:
+    """Two sources into one operator over DataFrames, which reads them in this order."""
+    topology = Topology("merging")
+    inputs = [topology.source(name, sources.rate(10, sources.numbers())) for name in "ab"]
+    if keyed:
+        both = topology.keyed("both", count, inputs=inputs, key="id", schema="id long", tasks=2)
+    else:
+        both = topology.map_dataframe("both", count, inputs=inputs, schema="id long")
+    topology.sink("out", sinks.noop(), inputs=[both])
+    return shape_of(topology.definition(), {"both": {**PLAN, "reads": reads}})
+
+
+OTHER_READS = [[["b.out"], ["a.out"]], [["a.out", "b.out"]], [["a.out"]]]
+
+
+@pytest.mark.parametrize("reads", OTHER_READS)
+def test_inputs_that_a_dataframe_function_reads_otherwise_are_other_inputs(reads: list[list[str]]) -> None:
+    """Spark writes down how far each is read by its place alone."""
+    before = [["a.out"], ["b.out"]]
+    old = OldState(merged(before), begun=("a", "b", "both", "out"))
+    assert decide(old, merged(before)).carried == ("a", "b", "both", "out")
+    found = decide(old, merged(reads))
+    assert (found.anew, found.refusals) == (("both",), ())
+    assert refused(decide(dataclasses.replace(old, unread={("both", "a.out"): 1}), merged(reads))) == ["both"]
+    found = decide(dataclasses.replace(old, shape=merged(before, keyed=True)), merged(reads, keyed=True))
+    assert refused(found) == ["both"]
+    assert "its inputs" in found.refusals[0].problem
+
+
+def test_the_order_of_inputs_is_compared_where_it_is_known() -> None:
+    old = OldState(merged(None), begun=("a", "b", "both", "out"))
+    assert not decide(old, merged([["a.out"], ["b.out"]])).anew
+    older = {name: {key: facts[key] for key in facts if key != "reads"} for name, facts in old.shape.items()}
+    assert not decide(dataclasses.replace(old, shape=older), merged([["a.out"], ["b.out"]])).anew
+
+
+def test_a_map_over_batches_reads_all_its_inputs_as_one() -> None:
+    topology = Topology("merging")
+    inputs = [topology.source(name, sources.rate(10, sources.numbers())) for name in "ab"]
+    topology.sink("out", sinks.noop(), inputs=[topology.map("both", nothing, inputs=inputs, schema="id long")])
+    old = OldState(shape_of(topology.definition(), {}), begun=("both",))
+    assert "both" in decide(old, merged([["a.out", "b.out"]])).carried
+    assert "both" in decide(old, merged([["a.out"], ["b.out"]])).anew
+
+
 def test_what_is_given_up_begins_anew_though_it_did_not_change() -> None:
     found = decide(waiting(count=5), declared(), ["count"])
     assert found.anew == ("count",)

@@ -1,0 +1,105 @@
+"""A repartition that fails: given up if Spark has not begun it, and finished at the next start otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from penstock import PenstockError, Topology, sinks, sources
+from penstock.channels.catalog import Catalog
+from penstock.engine.change import repartition
+from penstock.engine.change.repartition import carry_out
+from penstock.engine.run import rewriting
+from penstock.engine.run.rewriting import finish
+from penstock.engine.state.checkpoint_log import CheckpointLog
+from penstock.engine.state.tasks import recorded_tasks, under_way
+
+
+class World:
+    """A keyed operator that has finished batch 4, on a double of Spark."""
+
+    def __init__(self, folder: Path) -> None:
+        topology = Topology("words")
+        rows = topology.source("rows", sources.rate(10, sources.numbers()))
+        counted = topology.keyed("count", lambda frame: frame, inputs=[rows], key="id", schema="id long", tasks=2)
+        topology.sink("out", sinks.noop(), inputs=[counted])
+        self.checkpoint = folder / "checkpoints" / "count"
+        self.catalog = Catalog.open(f"sqlite:///{folder}/catalog.sqlite", "words")
+        self.log("offsets", 4)
+        self.log("commits", 4)
+        self.catalog.publish("count", 4, [], "{}", {})
+        self.environment: Any = SimpleNamespace(
+            checkpoint=lambda operator: str(self.checkpoint),
+            checkpoint_log=lambda operator: CheckpointLog.open(None, str(self.checkpoint)),  # type: ignore[arg-type]
+            channels=SimpleNamespace(last_batch=self.catalog.last_batch, publish=self.catalog.publish),
+        )
+        self.run: Any = SimpleNamespace(
+            definition=topology.definition(),
+            placement=SimpleNamespace(total=lambda operator: 1),
+            queries=SimpleNamespace(stopped=lambda operator: nullcontext()),
+            host=SimpleNamespace(spark=None),
+            catalog=self.catalog,
+            environment=self.environment,
+        )
+
+    def log(self, log: str, batch: int) -> None:
+        (self.checkpoint / log).mkdir(parents=True, exist_ok=True)
+        (self.checkpoint / log / str(batch)).write_text('v1\n{}\n{"rows.out": 40}')
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.catalog.close()
+
+
+def failing(world: World, monkeypatch: pytest.MonkeyPatch, *done: str) -> PenstockError:
+    """Spark has written these logs of its rewriting, and its answer does not come."""
+
+    def rewrite(*words: object) -> None:
+        for log in done:
+            world.log(log, 5)
+        raise Py4JError("Answer from Java side is empty")
+
+    monkeypatch.setattr(repartition, "repartition_state", rewrite)
+    with pytest.raises(PenstockError) as caught:
+        carry_out(world.run, "count", 4)
+    assert caught.value.name == "REPARTITION_FAILED"
+    return caught.value
+
+
+def nothing_left_to_do(*words: object) -> None:
+    """Spark finds as many partitions as are asked for."""
+
+
+def test_one_that_spark_has_not_begun_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "tasks it had" in failing(world, monkeypatch).hint
+    assert under_way(world.catalog) is None
+
+
+@pytest.mark.parametrize("done", [("offsets",), ("offsets", "commits")])
+def test_one_that_spark_has_begun_or_done_is_finished_at_the_next_start(
+    world: World, monkeypatch: pytest.MonkeyPatch, done: tuple[str, ...]
+) -> None:
+    assert "Start the topology again" in failing(world, monkeypatch, *done).hint
+    assert under_way(world.catalog) == ("count", 4)
+    world.log("commits", 5)
+    monkeypatch.setattr(rewriting, "repartition_state", nothing_left_to_do)
+    assert "was finished" in finish(None, world.environment, world.catalog)  # type: ignore[arg-type]
+    assert under_way(world.catalog) is None
+    assert recorded_tasks(world.catalog) == {"count": 4}
+    assert world.catalog.last_batch("count") == 5
+
+
+def test_one_of_which_nothing_can_be_read_is_not_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where only Spark can open the checkpoint, and Spark is lost."""
+    world.environment.checkpoint = lambda operator: "s3a://only-spark/knows"
+    failing(world, monkeypatch)
+    assert under_way(world.catalog) == ("count", 4)
