@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +15,7 @@ from penstock.channels.segments import open_filesystem
 from penstock.clock import wall_time
 from penstock.engine.state.ownership import places
 from penstock.errors import PenstockError
+from penstock.logs import LogFile, traced
 
 _PREFIX = "penstock-state-"
 #: A temporary folder without a lock that is younger than this may be about to be locked.
@@ -28,6 +29,7 @@ class StateFolder:
     path: Path
     temporary: bool
     _lock: IO[str]
+    _log: LogFile | None = field(default=None, repr=False)
 
     @staticmethod
     def hold(path: str | None) -> StateFolder:
@@ -58,9 +60,14 @@ class StateFolder:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        return StateFolder(folder, path is None, lock)
+        held = StateFolder(folder, path is None, lock)
+        held._log = LogFile(Path(held.sub("logs")))
+        return held
 
     def release(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         if self.temporary:
             _delete(self.path)
         self._lock.close()
@@ -84,10 +91,10 @@ def _clear_abandoned() -> None:
 def _delete(folder: Path) -> None:
     """With what its owner keeps elsewhere: nobody can go on from that either."""
     elsewhere: list[str] = []
-    with suppress(OSError, ValueError):
+    with traced(f"what {folder} keeps elsewhere is not known", OSError, ValueError):
         elsewhere = places(folder)
     for place in elsewhere:
-        with suppress(OSError, PenstockError):
+        with traced(f"{place} could not be deleted", OSError, PenstockError):
             filesystem, root = open_filesystem(place)
             filesystem.delete_dir(root)
     shutil.rmtree(folder, ignore_errors=True)
