@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
+
+from penstock.logs import traced
 
 #: Of the server, for the session that holds a lock.
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
@@ -124,7 +125,9 @@ class SessionHold:
     def release(self) -> None:
         if self._connection is None:
             return
-        with suppress(DBAPIError):  # the server has ended it already
+        with traced(
+            "the lock of a PostgreSQL session could not be given back", DBAPIError
+        ):  # the server has ended it already
             self._connection.invalidate()  # the lock is the session's: it must not go back to the pool
             self._connection.close()
         self._connection = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.channels.catalog import Catalog
@@ -16,6 +15,7 @@ from penstock.channels.index import ChannelIndex
 from penstock.channels.records import CatalogState, NewSegment, Segment
 from penstock.channels.segments import SegmentStore, batch_of_name
 from penstock.errors import PenstockError
+from penstock.logs import traced
 
 #: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
 #: attempts that failed costs the same however many channels and segments there are.
@@ -182,7 +182,7 @@ class Channels:
                 self._notify_concerned({segment.channel for segment in segments}, read_to)
         if placed is None:
             # If a file cannot be deleted now, a sweep finds it.
-            with suppress(OSError):
+            with traced("segments of a batch that was published before could not be deleted", OSError):
                 self._store.delete(segment.path for segment, keep in zip(segments, known, strict=True) if not keep)
         return placed is not None
 

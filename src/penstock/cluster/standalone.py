@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import socket
@@ -31,6 +30,7 @@ from penstock.cluster.provider import (
     require_at_least_one,
 )
 from penstock.errors import PenstockError
+from penstock.logs import traced
 
 POLL_SECONDS = 0.05
 #: How long the master may take; a few seconds are usual.
@@ -200,7 +200,7 @@ class StandaloneCluster:
         try:
             # A master or worker that does not answer cannot decommission: the machine goes all the same, and Spark runs
             # again elsewhere what it had there.
-            with contextlib.suppress(OSError):
+            with traced(f"{name} could not be decommissioned", OSError):
                 self._drain(worker, drain_seconds)
         finally:
             worker.process.terminate(GRACE_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +22,7 @@ from penstock.engine.spark.slots import Slots
 from penstock.engine.spark.streams import PlacedStreams, Streams
 from penstock.engine.spark.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
+from penstock.logs import traced
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 
@@ -131,7 +132,7 @@ class SparkHost:
             if self._streams is not None:
                 self._streams.close()
             if self._spark is not None:
-                with suppress(Exception):
+                with traced("the Spark session could not be stopped", Exception):
                     self._spark.stop()
                 self._spark = None
             end_jvm()

@@ -25,7 +25,6 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +40,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
+from penstock.logs import traced
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 #: Names of places that are kept: of more executors than there are at a time.
@@ -127,14 +127,14 @@ def end_jvm() -> None:
     if process is not None:
         # The JVM ends when its standard input closes. It must be gone before the gateway is shut down: that waits for
         # threads which wait for the JVM.
-        with suppress(OSError):
+        with traced("the standard input of the JVM could not be closed", OSError):
             process.stdin.close()
         try:
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    with suppress(Exception):
+    with traced("the gateway to the JVM could not be shut down", Exception):
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None

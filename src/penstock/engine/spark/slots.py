@@ -14,6 +14,7 @@ from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor, Provider
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import SparkInternals
+from penstock.logs import traced
 
 #: How often the executors are looked at: a lost one costs about this much before its work is placed elsewhere.
 WATCH_SECONDS = 0.2
@@ -115,10 +116,10 @@ class Slots:
     def _watch(self) -> None:
         while not self._ending.wait(WATCH_SECONDS):
             # A JVM that is about to end, or a daemon that cannot be started now: the next round looks again.
-            with suppress(Exception):
+            with traced("the cluster could not be tended", Exception):
                 for text in self._provider.tend():
                     self.happened("fault", text)
-            with suppress(Exception):
+            with traced("the executors could not be looked at", Exception):
                 self.look()
 
     def look(self) -> bool:

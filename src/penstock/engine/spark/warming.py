@@ -12,7 +12,6 @@ import secrets
 import shutil
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -22,6 +21,7 @@ from penstock.cluster.provider import Executor
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.state_placement import StatePlacer
+from penstock.logs import traced
 
 #: State partitions on each executor.
 PARTITIONS = 2
@@ -51,7 +51,7 @@ def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpo
     finally:
         feed.closed = True
         feed.open.set()
-        with suppress(Exception):
+        with traced("the query that warms state stores could not be stopped", Exception):
             query.stop()
         if Path(checkpoints).is_dir():
             shutil.rmtree(checkpoint, ignore_errors=True)

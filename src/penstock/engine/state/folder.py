@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +16,7 @@ from penstock.channels.segments import open_filesystem
 from penstock.clock import wall_time
 from penstock.engine.state.ownership import places, recorded_owner
 from penstock.errors import PenstockError
+from penstock.logs import LogFile, traced
 
 _PREFIX = "penstock-state-"
 #: A temporary folder without a lock that is younger than this may be about to be locked.
@@ -29,6 +30,7 @@ class StateFolder:
     path: Path
     temporary: bool
     _lock: IO[str]
+    _log: LogFile | None = field(default=None, repr=False)
 
     @staticmethod
     def hold(path: str | None) -> StateFolder:
@@ -59,9 +61,14 @@ class StateFolder:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        return StateFolder(folder, path is None, lock)
+        held = StateFolder(folder, path is None, lock)
+        held._log = LogFile(Path(held.sub("logs")))
+        return held
 
     def release(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         if self.temporary:
             _delete(self.path)
         self._lock.close()
@@ -92,10 +99,10 @@ def _clear_abandoned() -> None:
 def _delete(folder: Path) -> None:
     """With what its owner keeps elsewhere: nobody can go on from that either."""
     owner, elsewhere = None, []
-    with suppress(OSError, ValueError, KeyError):
+    with traced(f"what {folder} keeps elsewhere is not known", OSError, ValueError, KeyError):
         owner, elsewhere = recorded_owner(folder), places(folder)
     for place in elsewhere:
-        with suppress(OSError, PenstockError):
+        with traced(f"{place} could not be deleted", OSError, PenstockError):
             filesystem, root = open_filesystem(place)
             # A place that is not called after the owner is not the owner's alone, whatever is written down.
             if owner is not None and root.rpartition("/")[2] == owner.folder:

@@ -1,0 +1,49 @@
+"""A problem that is passed over leaves a trace in the state folder, and nothing on the terminal."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.state.folder import StateFolder
+from penstock.logs import FILE, LOGGER, traced
+
+
+def test_a_problem_is_written_down_with_its_traceback_while_the_folder_is_held(tmp_path: Path, capfd) -> None:
+    folder = StateFolder.hold(str(tmp_path / "state"))
+    log = tmp_path / "state" / "logs" / FILE
+    try:
+        with traced("the session could not be stopped", OSError):
+            raise OSError("it is gone")
+    finally:
+        folder.release()
+    text = log.read_text()
+    assert "WARNING" in text
+    assert "the session could not be stopped: OSError: it is gone" in text
+    assert "Traceback" in text
+    assert log.stat().st_mode & 0o077 == 0, "only the owner can read it"
+    with traced("after the end", OSError):
+        raise OSError
+    assert log.read_text() == text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_other_errors_pass_and_debug_is_not_kept(tmp_path: Path) -> None:
+    folder = StateFolder.hold(str(tmp_path))
+    try:
+        with pytest.raises(ValueError, match="another"), traced("reading", OSError):
+            raise ValueError("another")
+        with traced("reading", OSError, level=logging.DEBUG):
+            raise OSError
+    finally:
+        folder.release()
+    assert (tmp_path / "logs" / FILE).read_text() == ""
+
+
+def test_no_handler_stays_behind(tmp_path: Path) -> None:
+    before = list(LOGGER.handlers)
+    StateFolder.hold(str(tmp_path)).release()
+    StateFolder.hold(None).release()
+    assert LOGGER.handlers == before
