@@ -128,12 +128,24 @@ class FileReader:
     def _rows(self, files: Sequence[tuple[str, Part]], bad_row: BadRow | None) -> Iterator[Portion]:
         spec = self.spec
         filesystem, _ = open_filesystem(spec.path)
+        #: What handing over a bad row has raised: it may have rows written, and a full disk is no fault of the file.
+        failed: list[Exception] = []
+
+        def hand_over(row: str, why: str) -> None:
+            try:
+                if bad_row is not None:
+                    bad_row(row, why)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        refuse = None if bad_row is None else hand_over
         for path, part in files:
             try:
-                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, bad_row, part):
+                for batch in read_rows(filesystem, path, spec.format, spec.schema, spec.options, refuse, part):
                     yield None, batch
             except (OSError, pa.ArrowException, PenstockError) as error:
-                if _may_pass(error):
+                if failed or _may_pass(error):
                     raise  # so that Spark tries again; nothing of this attempt is kept
                 why = error.message if isinstance(error, PenstockError) else str(error)
                 if bad_row is not None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock import sources
 from penstock.channels.layout import Channel
-from penstock.channels.segments import SegmentStore
+from penstock.channels.segments import SegmentFile, SegmentStore
 from penstock.engine import bundle, instance, worker
 from penstock.engine.failures import OperatorFailure
 from penstock.engine.manifest import BundleReport
 from penstock.engine.program import Program, Stage
+from penstock.engine.readers import FileReader
 from penstock.engine.sink_writers import ParquetWriter
 from penstock.engine.splitting import Descriptor
 from penstock.errors import Location
@@ -151,6 +155,48 @@ def test_bad_rows_of_a_file_without_a_good_one_are_written_as_they_come(
     report = run(store, OnlyBad(0, 0, 0), stage(on_error=OnError.DEAD_LETTER))
     assert report.bad_rows == 1_000
     assert len(report.segments) > 5
+
+
+class Full(SegmentStore):
+    """A store on a disk that is full for one write, and has room again after it."""
+
+    def __init__(self, root: str, failing: int) -> None:
+        super().__init__(root)
+        self.failing, self.writes = failing, 0
+
+    def write(self, *arguments) -> SegmentFile:
+        self.writes += 1
+        if self.writes == self.failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(*arguments)
+
+
+def test_a_disk_that_is_full_while_a_file_is_read_is_no_fault_of_the_file(
+    store: SegmentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad row has the good ones before it written, in the middle of reading: they would be lost."""
+    monkeypatch.setattr(instance, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(instance, "SMALL_BATCH_ROWS", 100)
+    monkeypatch.setattr("penstock.sources.json_lines.BLOCK_BYTES", 1 << 14)
+    path = tmp_path / "rows.json"
+    good, bad = 1_000, 50
+    lines = [json.dumps({"n": n, "text": "x" * 20}) + ("\nno JSON " + "y" * 900) * (n % 20 == 0) for n in range(good)]
+    path.write_text("\n".join(lines))
+    reader = FileReader(sources.files(str(path), format="json", schema="n long, text string"))
+    share = Descriptor("a/0", 1, (), {"files": [[str(path), path.stat().st_size, 0, None]], "born": [1.0, 2.0]})
+    one = stage(on_error=OnError.DEAD_LETTER)
+
+    def attempt(failing: int) -> tuple[BundleReport, int]:
+        full = Full(store.root, failing)
+        [report] = bundle._Bundle(Program((one,), reader, full), share).run()
+        return report, full.writes
+
+    report, writes = attempt(0)
+    assert report.rows_out == {MAIN_OUTPUT: good, DEAD_LETTER: bad}
+    assert writes > 5
+    for failing in range(1, writes + 1):
+        with pytest.raises(OSError, match="No space left"):
+            attempt(failing)
 
 
 # Rows that are large
