@@ -83,6 +83,29 @@ def test_outputs_that_are_kept_are_bounded(instances: int, store: SegmentStore) 
     assert sum(segment.rows for segment in report.segments) == 256
 
 
+@pytest.mark.parametrize("rows", [1, 8], ids=["one output", "an output a row"])
+def test_slices_do_not_keep_the_rows_that_they_were_cut_from(rows: int, store: SegmentStore) -> None:
+    before = pa.total_allocated_bytes()
+    reader = Made(batches=256, rows=5_000, text=200)  # 256 MiB in all
+
+    def some(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return [batch.slice(row, 1) for row in range(rows)]
+
+    report = run(store, reader, stage(some))
+    assert reader.most - before < (32 << 20)
+    assert numbers(store, report) == [5_000 * batch + row for batch in range(256) for row in range(rows)]
+
+
+def test_slices_that_are_gathered_do_not_keep_the_rows_that_they_were_cut_from(store: SegmentStore) -> None:
+    before = pa.total_allocated_bytes()
+    reader = Made(batches=256, rows=5_000, text=200)
+    first = stage(lambda batch: batch.slice(0, 1), channels={}, passes_on=MAIN_OUTPUT)
+    program = Program((first, stage(lambda batch: batch, gathers=True)), reader, store)
+    [_, report] = bundle._Bundle(program, Descriptor("a/0", 1, (), {})).run()
+    assert reader.most - before < (32 << 20)
+    assert numbers(store, report) == [5_000 * batch for batch in range(256)]
+
+
 def test_rows_of_spark_sql_are_bounded_too(store: SegmentStore) -> None:
     before = pa.total_allocated_bytes()
     made = Made(batches=32, rows=8, text=1 << 20)
