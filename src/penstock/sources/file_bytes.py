@@ -59,7 +59,8 @@ class FileBytes:
             "FILE_UNREADABLE",
             f'the bytes of "{self.path}" could not be fetched: {self.failure}.',
             "Is the file still there, and can every machine reach it? Started again with the same --state, the "
-            "topology reads it anew. If a file was deleted on purpose, put an empty one in its place.",
+            "topology reads it anew. If a file was deleted on purpose, put one without rows in its place: an empty "
+            "one, or for Parquet one that has only the columns.",
         )
 
     def _opened(self, part: Part) -> pa.NativeFile:
