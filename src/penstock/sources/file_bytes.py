@@ -28,6 +28,8 @@ class Part:
 WHOLE = Part()
 #: Text is read in blocks of this size.
 BLOCK_BYTES = 4 << 20
+#: Text may begin with it, and it is no part of the first value.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FileBytes:
