@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem
 
@@ -61,12 +61,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     least=st.integers(1, 60),
     separator=st.sampled_from([",", ";"]),
     tail=st.sampled_from(["", "\n"]),
+    mark=st.sampled_from(["", "\ufeff"]),
 )
-def test_parts_of_csv(bits, block, least, separator, tail) -> None:
+@example(bits=['"a\nb"', ",", "x", "\n", "yy"], block=50, least=1, separator=",", tail="\n", mark="\ufeff")
+def test_parts_of_csv(bits, block, least, separator, tail, mark) -> None:
     options = CsvOptions(header=False, separator=separator)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "rows.csv"
-        path.write_text("".join(bits) + tail, newline="")
+        path.write_text(mark + "".join(bits) + tail, newline="")
         patch.setattr(cutting, "BLOCK_BYTES", block)
         parts = parts_of(cutting.Cutter(LocalFileSystem(), "csv", options), path, least)
         assert outcome(path, options, parts) == outcome(path, options, [Part()])

@@ -27,6 +27,16 @@ from penstock.testing import RecordingTopology
 HOUR = 3600.0
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
 SOURCES = Path(penstock.__file__).parent
+#: The wall clock, by all its names.
+THE_WALL = {
+    "time.time",
+    "time.time_ns",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+    "penstock.clock.wall_time",
+}
 #: The only modules that may ask for the wall clock, and why.
 ON_THE_WALL = {
     "clock.py": "it is the clock",
@@ -51,14 +61,57 @@ def set_wall(monkeypatch: pytest.MonkeyPatch) -> Set:
     return lambda seconds: monkeypatch.setattr(time, "time", lambda: real() + seconds)
 
 
+def asks_the_wall(code: str) -> bool:
+    """Whether it names the wall clock, under whatever name it has imported it."""
+    tree = ast.parse(code)
+    origins: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            origins |= {one.asname: one.name for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom):
+            origins |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    names = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}
+    heads = [name.partition(".") for name in names]
+    return not THE_WALL.isdisjoint({origins.get(head, head) + dot + rest for head, dot, rest in heads})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time; time.time()",
+        "import time; ask = time.time_ns",
+        "import time as t; t.time()",
+        "from time import time; time()",
+        "from time import time_ns as now; now()",
+        "import datetime; datetime.datetime.now()",
+        "import datetime as dt; dt.datetime.utcnow()",
+        "from datetime import datetime; datetime.now(UTC)",
+        "from datetime import datetime; datetime.utcnow()",
+        "from datetime import datetime as moment; moment.today()",
+        "from datetime import date; date.today()",
+        "def f():\n    from penstock.clock import wall_time\n    return wall_time",
+        "from penstock import clock; clock.wall_time()",
+    ],
+)
+def test_the_wall_clock_is_known_by_all_its_names(code: str) -> None:
+    assert asks_the_wall(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time; time.monotonic(); time.localtime(7)",
+        "from datetime import UTC, datetime; datetime(2026, 1, 1, tzinfo=UTC); datetime.fromisoformat(text)",
+        "def f(time): return event.time",
+    ],
+)
+def test_other_times_are_not_taken_for_it(code: str) -> None:
+    assert not asks_the_wall(code)
+
+
 def test_the_wall_clock_is_asked_where_a_reason_is_given_and_nowhere_else() -> None:
-    asked = set()
-    for file in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names_time = isinstance(node, ast.Attribute) and ast.unparse(node) in ("time.time", "time.time_ns")
-            names_wall = isinstance(node, ast.Name) and node.id == "wall_time"
-            if names_time or names_wall or (isinstance(node, ast.Attribute) and ast.unparse(node) == "datetime.now"):
-                asked.add(str(file.relative_to(SOURCES)))
+    files = {str(file.relative_to(SOURCES)): file for file in SOURCES.rglob("*.py")}
+    asked = {name for name, file in files.items() if asks_the_wall(file.read_text())}
     assert asked <= ON_THE_WALL.keys(), "a duration is measured by run_time() or time.monotonic()"
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyarrow import fs as pafs
 
 from penstock.sources.csv_rows import CsvOptions
-from penstock.sources.file_bytes import BLOCK_BYTES, FileBytes, Part, compression_of
+from penstock.sources.file_bytes import BLOCK_BYTES, BYTE_ORDER_MARK, FileBytes, Part, compression_of
 
 #: A part is no smaller than this.
 PART_BYTES = 4 << 20
@@ -118,6 +118,8 @@ class Cutter:
         scan = RowScan(self._separator)
         with FileBytes(self._fs, path).random_access() as file:
             size = file.size()
+            if at == 0 and file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
+                at = len(BYTE_ORDER_MARK)  # A quote behind it stands where a value begins.
             file.seek(at)
             target = at + STEP_BYTES
             while block := file.read(BLOCK_BYTES):

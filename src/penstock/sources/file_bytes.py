@@ -28,6 +28,8 @@ class Part:
 WHOLE = Part()
 #: Text is read in blocks of this size.
 BLOCK_BYTES = 4 << 20
+#: Text may begin with it, and it is no part of the first value.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FileBytes:
@@ -59,7 +61,8 @@ class FileBytes:
             "FILE_UNREADABLE",
             f'the bytes of "{self.path}" could not be fetched: {self.failure}.',
             "Is the file still there, and can every machine reach it? Started again with the same --state, the "
-            "topology reads it anew. If a file was deleted on purpose, put an empty one in its place.",
+            "topology reads it anew. If a file was deleted on purpose, put one without rows in its place: an empty "
+            "one, or for Parquet one that has only the columns.",
         )
 
     def _opened(self, part: Part) -> pa.NativeFile:

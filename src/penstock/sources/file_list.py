@@ -7,6 +7,7 @@ listing the folder, however many files have ever come and gone.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
@@ -61,9 +62,14 @@ class FileList:
         self._before = [0, *accumulate(max(found.bytes, 1) for found in self._files)]
         #: Files with lower numbers are never asked for again.
         self._needed_from = 0
-        #: Files that were not there when the folder was listed last, and when that was.
-        self._gone = {path for path, one in self._known.items() if one.gone is not None}
+        #: Files that were there when the folder was listed last, and when that was.
+        self._there = {path for path, one in self._known.items() if one.gone is None}
         self._noted_at = 0.0
+        #: Since when the others are gone, those that went first at the head...
+        away = sorted((one.gone, path) for path, one in self._known.items() if one.gone is not None)
+        self._gone = OrderedDict((path, gone) for gone, path in away)
+        #: ... and those that are gone for long, but may still be asked for.
+        self._long_gone: set[str] = set()
 
     def __len__(self) -> int:
         """How many files are known."""
@@ -99,6 +105,7 @@ class FileList:
 
     def add(self, fresh: Sequence[Found]) -> None:
         self._write({one.path: Known(number, one.bytes, one.seen) for number, one in enumerate(fresh, self.stop)})
+        self._there.update(one.path for one in fresh)
         self._files += fresh
         sizes = accumulate((max(one.bytes, 1) for one in fresh), initial=self._before[-1])
         self._before += list(sizes)[1:]
@@ -111,7 +118,7 @@ class FileList:
         count = min(max(number - self.first, 0), len(self._files))
         del self._files[:count], self._before[:count]
         self.first += count
-        self._forget()
+        self._forget(list(self._long_gone))
 
     def note(self, listed: Collection[str], now: float) -> None:
         """Which files are there now. Those that are gone for long are forgotten, unless the folder is empty: that is
@@ -119,24 +126,31 @@ class FileList:
         if not listed:
             return
         there = set(listed)
-        missed = self._known.keys() - there - self._gone
-        went = {path: replace(self._known[path], gone=now) for path in missed}
-        back = {path: replace(self._known[path], gone=None) for path in self._gone & there}
-        if went or back:
-            self._write(went | back)
-        self._gone = (self._gone | missed) - there
+        missed = self._there - there
+        back = [path for path in there if path in self._known and path not in self._there]
+        if missed or back:
+            went = {path: replace(self._known[path], gone=now) for path in missed}
+            self._write({**went, **{path: replace(self._known[path], gone=None) for path in back}})
+        self._there = (self._there - missed).union(back)
+        self._long_gone.difference_update(back)
+        for path in back:
+            self._gone.pop(path, None)
+        self._gone.update(dict.fromkeys(missed, now))
         self._noted_at = now
         self._forget()
 
-    def _forget(self) -> None:
-        """What is gone for long and never asked for again."""
+    def _forget(self, waiting: Sequence[str] = ()) -> None:
+        """What is gone for long and never asked for again: of those that were waiting for that, and of those that are
+        gone for long since now. Nobody goes through the others, so a look costs the same however many there are."""
         before = self._noted_at - FORGET_SECONDS
-        missing = [(path, self._known[path]) for path in self._gone]
-        long_gone = [path for path, one in missing if one.gone is not None and one.gone <= before]
-        old = [path for path in long_gone if self._known[path].number < self._needed_from]
+        since_now: list[str] = []
+        while self._gone and next(iter(self._gone.values())) <= before:
+            since_now.append(self._gone.popitem(last=False)[0])
+        self._long_gone.update(since_now)
+        old = [path for path in (*waiting, *since_now) if self._known[path].number < self._needed_from]
         if old:
             self._write({}, old)
-            self._gone -= set(old)
+            self._long_gone.difference_update(old)
 
     def _write(self, rows: Mapping[str, Known], gone: Sequence[str] = ()) -> None:
         stop = max([self.stop, *(one.number + 1 for one in rows.values())])

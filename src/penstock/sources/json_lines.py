@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
-from penstock.sources.file_bytes import BLOCK_BYTES, FileBytes, Part
+from penstock.sources.file_bytes import BLOCK_BYTES, BYTE_ORDER_MARK, FileBytes, Part
 from penstock.sources.wrong_values import Suspects
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NULL_FIRST = re.compile(rb"\s*null")
 _NULL_AFTER_OBJECT = re.compile(rb"\}\s*null")
 
@@ -40,7 +39,7 @@ def _blocks(file: FileBytes, part: Part) -> Iterator[bytes]:
     with file.stream(part) as stream:
         start = stream.read(BLOCK_BYTES)
         if part.start == 0:
-            start = start.removeprefix(_BYTE_ORDER_MARK)
+            start = start.removeprefix(BYTE_ORDER_MARK)
         while start:
             lines, newline, tail = start.rpartition(b"\n")
             if newline:

@@ -29,6 +29,10 @@ SMALL_BATCH_ROWS = 4_096
 JOINED_BYTES = 16 << 20
 #: What an instance keeps of the outputs of one stage before it has them written.
 KEPT_BYTES = 32 << 20
+#: A slice keeps all of the rows that it was cut from in memory. It is copied where those are so many times as large...
+SLICE_TIMES = 4
+#: ... and larger than this, which is about what a batch takes by itself.
+SLICE_BYTES = 4 << 10
 BAD_ROW_TEXT = 2_000
 BAD_EXAMPLE_TEXT = 500
 
@@ -78,6 +82,7 @@ class Work:
     def emit(self, output: str, part: pa.RecordBatch, keep: bool) -> None:
         self.rows_out[output] = self.rows_out.get(output, 0) + part.num_rows
         if keep:
+            part = _without_its_whole(part)
             self.outputs.setdefault(output, []).append(part)
             self.kept_bytes += part.nbytes
 
@@ -212,6 +217,13 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+def _without_its_whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, to be kept: a small slice of a large batch as a copy."""
+    held = batch.get_total_buffer_size()
+    is_small_slice = held > SLICE_BYTES and held > SLICE_TIMES * batch.nbytes
+    return pa.concat_batches([batch]) if is_small_slice else batch
+
+
 def _all_of(stage: Stage, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All rows as one batch, for a function that wants that."""
     try:
@@ -228,6 +240,7 @@ def _all_of(stage: Stage, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _gather(stage: Stage, work: Work, batch: pa.RecordBatch) -> None:
+    batch = _without_its_whole(batch)
     work.gathered.append(batch)
     work.gathered_rows += batch.num_rows
     work.gathered_bytes += batch.nbytes

@@ -103,6 +103,22 @@ class SourceReader:
         return born_from, born_to
 
     def _rows(self, loads: Sequence[Any], bad_row: BadRow | None) -> Iterator[Portion]:
+        #: What handing over a bad row has raised: it may have rows written, and a full disk is no fault of the source.
+        #: A kind that takes it for one is not believed.
+        failed: list[Exception] = []
+
+        def hand_over(row: str, why: str) -> None:
+            try:
+                if bad_row is not None and not failed:
+                    bad_row(row, why)
+            except Exception as error:
+                failed.append(error)
+                raise
+
         for load in loads:
-            for batch in self.source.read(load, bad_row):
+            for batch in self.source.read(load, None if bad_row is None else hand_over):
+                if failed:
+                    break
                 yield None, batch
+            if failed:
+                raise failed[0]

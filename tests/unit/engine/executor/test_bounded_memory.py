@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock import sources
 from penstock.channels.layout import Channel
-from penstock.channels.segments import SegmentStore
+from penstock.channels.segments import SegmentFile, SegmentStore
 from penstock.engine.executor import bundle, instance, worker
+from penstock.engine.executor.readers import SourceReader
 from penstock.engine.message.failures import OperatorFailure
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Descriptor
@@ -77,6 +81,29 @@ def test_outputs_that_are_kept_are_bounded(instances: int, store: SegmentStore) 
     assert report.rows_out == {MAIN_OUTPUT: 256}
     assert numbers(store, report) == list(range(256)), "in the order of the instances"
     assert sum(segment.rows for segment in report.segments) == 256
+
+
+@pytest.mark.parametrize("rows", [1, 8], ids=["one output", "an output a row"])
+def test_slices_do_not_keep_the_rows_that_they_were_cut_from(rows: int, store: SegmentStore) -> None:
+    before = pa.total_allocated_bytes()
+    reader = Made(batches=256, rows=5_000, text=200)  # 256 MiB in all
+
+    def some(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return [batch.slice(row, 1) for row in range(rows)]
+
+    report = run(store, reader, stage(some))
+    assert reader.most - before < (32 << 20)
+    assert numbers(store, report) == [5_000 * batch + row for batch in range(256) for row in range(rows)]
+
+
+def test_slices_that_are_gathered_do_not_keep_the_rows_that_they_were_cut_from(store: SegmentStore) -> None:
+    before = pa.total_allocated_bytes()
+    reader = Made(batches=256, rows=5_000, text=200)
+    first = stage(lambda batch: batch.slice(0, 1), channels={}, passes_on=MAIN_OUTPUT)
+    program = Program((first, stage(lambda batch: batch, gathers=True)), reader, store)
+    [_, report] = bundle._Bundle(program, Descriptor("a/0", 1, (), {})).run()
+    assert reader.most - before < (32 << 20)
+    assert numbers(store, report) == [5_000 * batch for batch in range(256)]
 
 
 def test_rows_of_spark_sql_are_bounded_too(store: SegmentStore) -> None:
@@ -151,6 +178,48 @@ def test_bad_rows_of_a_file_without_a_good_one_are_written_as_they_come(
     report = run(store, OnlyBad(0, 0, 0), stage(on_error=OnError.DEAD_LETTER))
     assert report.bad_rows == 1_000
     assert len(report.segments) > 5
+
+
+class Full(SegmentStore):
+    """A store on a disk that is full for one write, and has room again after it."""
+
+    def __init__(self, root: str, failing: int) -> None:
+        super().__init__(root)
+        self.failing, self.writes = failing, 0
+
+    def write(self, *arguments) -> SegmentFile:
+        self.writes += 1
+        if self.writes == self.failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(*arguments)
+
+
+def test_a_disk_that_is_full_while_a_file_is_read_is_no_fault_of_the_file(
+    store: SegmentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad row has the good ones before it written, in the middle of reading: they would be lost."""
+    monkeypatch.setattr(instance, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(instance, "SMALL_BATCH_ROWS", 100)
+    monkeypatch.setattr("penstock.sources.json_lines.BLOCK_BYTES", 1 << 14)
+    path = tmp_path / "rows.json"
+    good, bad = 1_000, 50
+    lines = [json.dumps({"n": n, "text": "x" * 20}) + ("\nno JSON " + "y" * 900) * (n % 20 == 0) for n in range(good)]
+    path.write_text("\n".join(lines))
+    reader = SourceReader(sources.files(str(path), format="json", schema="n long, text string"))
+    share = Descriptor("a/0", 1, (), {"ranges": [[[str(path), 0, None], path.stat().st_size]], "born": [1.0, 2.0]})
+    one = stage(on_error=OnError.DEAD_LETTER)
+
+    def attempt(failing: int) -> tuple[BundleReport, int]:
+        full = Full(store.root, failing)
+        [report] = bundle._Bundle(Program((one,), reader, full), share).run()
+        return report, full.writes
+
+    report, writes = attempt(0)
+    assert report.rows_out == {MAIN_OUTPUT: good, DEAD_LETTER: bad}
+    assert writes > 5
+    for failing in range(1, writes + 1):
+        with pytest.raises(OSError, match="No space left"):
+            attempt(failing)
 
 
 # Rows that are large

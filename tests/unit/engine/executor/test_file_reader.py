@@ -59,6 +59,28 @@ def test_a_file_that_is_not_there_is_no_bad_row(folder: Path, bad: list[tuple[st
     assert not bad
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.csv", "rows.csv.gz", "rows.parquet"])
+@pytest.mark.parametrize("part", [[0, None], [5, None], [5, 9]])
+def test_what_is_advised_for_a_deleted_file_works(name: str, part: list[int | None], tmp_path: Path) -> None:
+    path, format = tmp_path / name, name.split(".")[1]
+    spec = sources.files(str(tmp_path), format=format, schema=SCHEMA)
+    descriptor = Descriptor("a/0", 1, (), {"ranges": [[[str(path), *part], 9]], "born": [0.0, 0.0]})
+
+    def rows() -> int:
+        [portions] = SourceReader(spec).read(descriptor, None)
+        return sum(batch.num_rows for _, batch in portions)
+
+    with pytest.raises(PenstockError) as error:
+        rows()
+    assert error.value.hint is not None
+    assert "an empty one, or for Parquet one that has only the columns" in error.value.hint
+    if format == "parquet":
+        pq.write_table(pa.table({"n": pa.array([], pa.int64())}), path)
+    else:
+        path.touch()
+    assert rows() == 0
+
+
 # Bytes that cannot be fetched in the middle of a file
 
 SCHEMA = "n long, text string"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -263,17 +264,82 @@ def test_what_a_folder_costs_does_not_grow_with_the_files_that_were_ever_in_it(
     assert len(day.stream.offsets._list._files) <= 4 * 50
 
 
-def test_a_million_files_seen_cost_no_more_than_none(tmp_path: Path, catalog: Catalog) -> None:
-    day = Day(tmp_path / "new", catalog, a_look=50)
-    day.go_on(4)
-    seen = Catalog.open(f"sqlite:///{tmp_path}/seen.sqlite", "t")
-    seen.set_meta("files/files/next", "1000000")
-    old = Day(tmp_path / "old", seen, a_look=50)
-    old.end = "1000000"
-    old.stream.feed.seek(old.end)
-    old.go_on(4)
-    assert old.cost() == day.cost()
-    seen.close()
+class Past:
+    """A folder of 20 files, out of which so many have gone within the last hour: the catalog has rows for them."""
+
+    def __init__(self, folder: Path, gone: int) -> None:
+        self.catalog = Catalog.open(f"sqlite:///{folder}.sqlite", "t")
+        self.clock, self.counted = Clock(), Counted(self.catalog)
+        self.clock.now = 10_000.0
+        rows = {
+            f"files/files/at:{folder}/old-{n}.json": json.dumps([n, 9, 1.0, 9_000.0 + n / gone]) for n in range(gone)
+        }
+        self.catalog.change_metas({**rows, "files/files/next": str(gone)})
+        self.folder = folder
+        self.stream = followed(folder, self.counted, self.clock)
+        arrive(folder, [f"{index}.json" for index in range(20)])
+        self.look()
+        end = str(gone + 20)
+        self.stream.shares(str(gone), end)
+        self.stream.feed.committed(end)
+        self.stream.shares(end, end)  # now no file before is asked for again
+
+    def look(self) -> float:
+        """Seconds that it takes."""
+        self.clock.now += 100
+        began = time.perf_counter()
+        self.stream.feed.look()
+        return time.perf_counter() - began
+
+    def cost(self, looks: int) -> tuple[float, int, int]:
+        """Of looks in which nothing is new: seconds of the fastest, and statements and rows of all."""
+        self.counted.calls = self.counted.rows = 0
+        return min(self.look() for _ in range(looks)), self.counted.calls, self.counted.rows
+
+    @property
+    def kept(self) -> int:
+        return len(self.catalog.metas("files/files/at:"))
+
+
+def test_a_look_costs_the_same_however_many_files_have_gone(tmp_path: Path) -> None:
+    few, many = Past(tmp_path / "few", 1_000), Past(tmp_path / "many", 30_000)
+    assert (few.kept, many.kept) == (1_020, 30_020)
+    assert len(many.stream.feed._offsets._list) == 30_020
+    (few_seconds, *few_counts), (many_seconds, *many_counts) = few.cost(20), many.cost(20)
+    assert few_counts == many_counts == [0, 0]
+    assert many_seconds < 3 * few_seconds
+    # A file that goes, and one that comes, cost no more either.
+    for past in (few, many):
+        (past.folder / "7.json").unlink()
+        arrive(past.folder, ["new.json"])
+    assert few.cost(1)[1:] == many.cost(1)[1:] == (2, 4)
+    # When they are gone for an hour, all are forgotten at once, and are in nobody's way.
+    for past in (few, many):
+        past.clock.now += 3_600
+        past.look()
+        assert past.kept == len(past.stream.feed._offsets._list) == 20 + 1
+        past.catalog.close()
+
+
+def test_a_file_that_may_be_asked_for_again_keeps_no_other_from_being_forgotten(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    clock = Clock()
+    (tmp_path / "in").mkdir()
+    rows = {"late": [0, 9, 1.0, 3_000.0], "early": [1, 9, 1.0, 1_000.0], "last": [2, 9, 1.0, 1_000.0]}
+    values = {f"files/files/at:{tmp_path}/in/{name}": json.dumps(row) for name, row in rows.items()}
+    catalog.change_metas({**values, "files/files/next": "3"})
+    arrive(tmp_path / "in", ["there.json"])
+    clock.now = 4_700.0
+    stream = followed(tmp_path / "in", catalog, clock)
+    stream.shares("2", "3")  # as Spark does: the last batch again
+    assert sorted(Path(path).name for path in catalog.metas("files/files/at:")) == ["last", "late", "there.json"]
+    clock.now = 7_000.0
+    stream.feed.look()
+    assert sorted(Path(path).name for path in catalog.metas("files/files/at:")) == ["last", "there.json"]
+    stream.shares("3", "4")
+    stream.shares("4", "4")
+    assert [Path(path).name for path in catalog.metas("files/files/at:")] == ["there.json"]
 
 
 def test_a_file_is_new_whatever_its_time_of_modification(tmp_path: Path, catalog: Catalog) -> None:
