@@ -4,8 +4,6 @@ They are placed, chained, restarted and written exactly once like Penstock's own
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,35 +12,20 @@ from typing import Any
 import pyarrow.csv as pv
 import pytest
 from conftest import TEST_SETTINGS
+from installed_strangers import MODULES, installed
 from test_results import WAIT
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.engine.spark.host import SparkHost
 
-MODULES = Path(__file__).parents[1] / "strangers" / "src"
-ENTRY_POINTS = """[penstock.sources]
-strangers_numbers = penstock_strangers.strangers_numbers:StrangersNumbers
-[penstock.sinks]
-text_files = penstock_strangers.text_files:TextFiles
-"""
 COUNTERS, LIMIT = 3, 7_000
 
 
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Their package as an installer would leave it: modules on the path, and metadata that names the entry points."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "strange_kinds-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-kinds\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    paths = [str(site), str(MODULES)]
-    sys.path[:0] = paths
-    importlib.invalidate_caches()
-    yield site
-    for path in paths:
-        sys.path.remove(path)
+    with installed(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
+from penstock import plugins
 from penstock.errors import Location, PenstockError
+from penstock.plugins import SINKS, SOURCES
 
-SOURCES = "penstock.sources"
-SINKS = "penstock.sinks"
-_UNKNOWN = {SOURCES: ("kind of source", "UNKNOWN_SOURCE"), SINKS: ("kind of sink", "UNKNOWN_SINK")}
+__all__ = ["SINKS", "SOURCES", "registered"]
 
 
 def registered(group: str, name: str, base: type) -> Any:
-    """The class that is registered under a name, or a function that makes one. A class must derive from `base`."""
-    what, unknown = _UNKNOWN[group]
-    found = list(entry_points(group=group, name=name))
-    if not found:
-        known = ", ".join(sorted(entry_points(group=group).names)) or "none"
-        hint = f'Installed packages register in the group "{group}": {known}.'
-        raise PenstockError(unknown, f'there is no {what} "{name}".', hint, Location.of_caller())
-    if len({entry.value for entry in found}) > 1:
-        raise PenstockError(
-            "DUPLICATE_PLUGIN",
-            f'the {what} "{name}" is registered several times: {", ".join(sorted(entry.value for entry in found))}.',
-            "Uninstall all packages but one that register it.",
-            Location.of_caller(),
-        )
+    """The class that is registered under a name, or a function that makes one. A class must derive from `base`. A
+    mistake points at the line of the user who named it."""
+    where = Location.of_caller()
     try:
-        kind = found[0].load()
-    except Exception as problem:  # a stranger's module may raise whatever it likes
-        raise _failed(what, name, f"cannot be loaded: {type(problem).__name__}: {problem}") from problem
+        kind = plugins.find(group, name)
+    except PenstockError as refusal:
+        raise PenstockError(refusal.name, refusal.message, refusal.hint, where) from refusal.__cause__
     if not callable(kind) or (isinstance(kind, type) and not issubclass(kind, base)):
-        raise _failed(what, name, f"is no class that derives from {base.__name__}")
+        raise PenstockError(
+            "PLUGIN_FAILED",
+            f'the {plugins.GROUPS[group].what} "{name}" is no class that derives from {base.__name__}.',
+            f"Install another version of {plugins.package_of(group, name)}, or choose another name.",
+            where,
+        )
     return kind
-
-
-def _failed(what: str, name: str, why: str) -> PenstockError:
-    hint = "Install another version of the package that brings it, or choose another name."
-    return PenstockError("PLUGIN_FAILED", f'the {what} "{name}" {why}.', hint, Location.of_caller())
