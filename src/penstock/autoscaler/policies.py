@@ -61,9 +61,9 @@ def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str) -> A
     because = f"{outcome.strategy}: {outcome.reason}"
     if isinstance(outcome, DoesNotFit):
         hint = "Ask for more machines, or raise the setting slot_instances."
-        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint)
+        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint, note)
     if not isinstance(outcome, Decision):
-        return Nothing(because)
+        return Nothing(because, note=note)
     actions = (
         *(AddMachine(machine) for machine in outcome.added),
         *diff(view.snapshot.placement, outcome.placement),

@@ -15,7 +15,7 @@ from penstock.api.operations import State
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Grow
 from penstock.autoscaler.policy import decide, policy
-from penstock.autoscaler.proposals import Proposal
+from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
@@ -138,6 +138,14 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
         steering.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
+
+
+def test_a_note_is_told_with_nothing_to_do_too(steering: Steering, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = SimpleNamespace(decide=lambda view: Nothing("it is fine", note="decided on 2 s of measurements"))
+    monkeypatch.setattr("penstock.api.decisions.policy", lambda name: answering)
+    answer = steering.scale_out(dry_run=True)
+    assert answer["note"] == "decided on 2 s of measurements"
+    assert answer["plan"]["actions"] == []
 
 
 def test_what_does_not_fit_is_an_error_for_the_person_who_asked(run: FakeRun, steering: Steering) -> None:

@@ -177,6 +177,8 @@ def test_nothing_to_do_is_a_value() -> None:
     no_more = tuple(Cluster.of([], 1).machines)
     view = replace(view_of(snapshot(), Settings(), Machines(), Grow(1, "")), coming=lambda _: Coming(no_more, CLUSTER))
     assert decide("stela", policy("stela"), view) == Nothing("stela: no machine was added")
+    young = replace(view, snapshot=snapshot(YOUNG))
+    assert decide("stela", policy("stela"), young) == Nothing("stela: no machine was added", note=youth(young.snapshot))
 
 
 # What strangers may answer
