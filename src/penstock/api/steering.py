@@ -204,6 +204,8 @@ class Steering:
                 count or 0,
                 settings.mapping,
                 settings.slot_instances,
+                chains=settings.chaining == "on",
+                snapshot=self._planned(),
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(

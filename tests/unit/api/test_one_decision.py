@@ -20,6 +20,7 @@ from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
 from penstock.plans.requests import set_instances
+from penstock.strategies.mapping import NoRoom, Wanted
 from penstock.testing import RecordingEngine
 
 WAIT = 10.0
@@ -138,6 +139,26 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
         steering.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
+
+
+@pytest.mark.parametrize("chaining", ["on", "off"])
+def test_a_mapping_is_told_of_chains_and_of_what_was_measured(
+    run: FakeRun, steering: Steering, monkeypatch: pytest.MonkeyPatch, chaining: str
+) -> None:
+    asked: list[Wanted] = []
+
+    def place(name: str, wanted: Wanted) -> NoRoom:
+        asked.append(wanted)
+        return NoRoom("all slots are full", 1)
+
+    monkeypatch.setattr("penstock.plans.requests.place", place)
+    run.settings = Settings(chaining=chaining)
+    with pytest.raises(PenstockError, match="all slots are full"):
+        steering.set_instances("work", 9, dry_run=True)
+    [wanted] = asked
+    assert wanted.chains == (chaining == "on")
+    assert wanted.snapshot is not None
+    assert wanted.snapshot.operators["work"].rate == 50.0
 
 
 def test_a_note_is_told_with_nothing_to_do_too(steering: Steering, monkeypatch: pytest.MonkeyPatch) -> None:
