@@ -11,10 +11,11 @@ import pytest
 from monitor_fakes import A0, B0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock import PenstockError, Settings
+from penstock.api.hands import SteeringHands
 from penstock.api.operations import State
 from penstock.api.steering import Steering
-from penstock.autoscaler.goals import Grow
-from penstock.autoscaler.policy import decide, policy
+from penstock.autoscaler.goals import Goal, Grow
+from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
@@ -139,6 +140,15 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
         steering.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
+
+
+def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steering) -> None:
+    hands = SteeringHands(run, steering, Goal(throughput=1.0), "stela")  # type: ignore[arg-type]
+    operation = hands.carry_out(decided(steering))
+    assert steering.operations.wait(steering.operations.get(operation), WAIT)
+    assert hands.fate(operation)[0] is Fate.DONE
+    del steering.operations._known[operation]
+    assert hands.fate(operation) == (Fate.DONE, "it is no longer known")
 
 
 @pytest.mark.parametrize("chaining", ["on", "off"])
