@@ -47,7 +47,9 @@ class Handle(Steering):
 
     @property
     def changes(self) -> Changes:
-        """What carries out plans that a program has made itself; the actions above wait in line for it."""
+        """What carries out plans that a program has made itself. Such a plan does not wait in line with the actions of
+        this handle: it is carried out at once, or refused with BUSY. An action whose turn comes meanwhile is refused with
+        BUSY too, so do not use both at the same time."""
         return self.run.changes
 
     def wait(self, seconds: float | None = None) -> bool:

@@ -3,6 +3,7 @@ HTTP interface and so the command line are all made of this. Answers are plain e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,9 @@ from penstock.topology import render
 
 #: The most events in one answer, and the longest that a question may wait for one.
 MOST_EVENTS = 10_000
+#: How long the end of a topology waits for a plan that a program carries out itself.
+CLOSING = 5.0
+POLL = 0.05
 Json = dict[str, Any]
 
 
@@ -54,8 +58,13 @@ class Steering:
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
-        """Have what is under way rolled back, and let nothing more in: before the run is stopped."""
+        """Have what is under way rolled back, and let nothing more in: before the run is stopped. A plan that a program
+        carries out itself is rolled back too, if that takes no longer than CLOSING seconds."""
         self.operations.close()
+        deadline = time.monotonic() + CLOSING
+        while self._changes.step and time.monotonic() < deadline:
+            self._changes.cancel()  # again and again: a plan that is only being checked may begin later
+            time.sleep(POLL)
         self._measuring.close()
 
     # Reads

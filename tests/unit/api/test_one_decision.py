@@ -142,6 +142,27 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
     assert run.engine.calls == ["place"], "nothing but what came in between"
 
 
+def test_a_program_s_own_plan_is_rolled_back_at_the_end(run: FakeRun, steering: Steering) -> None:
+    has_begun, outcomes = threading.Event(), []
+
+    def until_it_is_cancelled(call: str) -> None:
+        has_begun.set()
+        if call == "place":
+            assert run.changes._cancelled.wait(WAIT)
+
+    def carry_out() -> None:
+        outcomes.append(run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1})))
+
+    run.engine.meanwhile = until_it_is_cancelled
+    program = threading.Thread(target=carry_out)
+    program.start()
+    assert has_begun.wait(WAIT)
+    steering.close()
+    assert run.changes.step == ""
+    program.join(WAIT)
+    assert [outcome.error for outcome in outcomes] == ["CANCELLED"]
+
+
 def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steering) -> None:
     hands = SteeringHands(run, steering, Goal(throughput=1.0), "stela")  # type: ignore[arg-type]
     operation = hands.carry_out(decided(steering))
