@@ -186,7 +186,8 @@ class Steering:
         count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
         arguments: Json = {"machines": count} if count else {}
         arguments |= {"strategy": proposal.strategy}
-        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), dry_run=False)
+        who = f"the policy {proposal.strategy}" if proposal.strategy else "somebody"
+        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), False, who)
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """What a policy decides on, all of it on one snapshot."""
@@ -280,10 +281,12 @@ class Steering:
 
     # How an action is done
 
-    def _do(self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool) -> Json:
+    def _do(
+        self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool, who: str = "somebody"
+    ) -> Json:
         if dry_run:
             return self._dry_run(action, arguments, propose)
-        event = self._run.happened(EventKind.REQUEST, "somebody asked for this", action, fields=arguments)
+        event = self._run.happened(EventKind.REQUEST, f"{who} asked for this", action, fields=arguments)
         try:
             if self.operations.current is None:
                 # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.

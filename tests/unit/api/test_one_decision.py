@@ -36,6 +36,7 @@ class FakeRun:
         self.engine = RecordingEngine(DEFINITION, CLUSTER, PLACEMENT)
         self.changes = Enactor(self.engine)
         self.snapshots = 0
+        self.told: list[str] = []
         self.started_at = 0.0
         self.host = self
 
@@ -70,7 +71,8 @@ class FakeRun:
         }
         return Snapshot(DEFINITION, self.cluster, self.engine.planned, 0.0, 60.0, 6, operators, streams, {}, {}, {}, ())
 
-    def happened(self, *_: Any, **__: Any) -> Any:
+    def happened(self, kind: str, reason: str, *_: Any, **__: Any) -> Any:
+        self.told.append(reason)
         return SimpleNamespace(id=1)
 
     def listen(self, _: Any) -> None:
@@ -131,6 +133,7 @@ def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steerin
     assert operation.outcome.plan is proposal.plan
     assert (operation.action, dict(operation.arguments)) == ("scale-out", {"machines": 1, "strategy": "stela"})
     assert run.snapshots == 1
+    assert run.told[0] == "the policy stela asked for this"
 
 
 def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, steering: Steering) -> None:
