@@ -267,7 +267,9 @@ def scale_in(
     """Remove machines: those named, or so many that a strategy chooses."""
     given = {"--machines": machines, "--strategy": strategy}
     if names and (option := next((one for one, value in given.items() if value is not None), "")):
-        raise PenstockError("BAD_COMMAND", f"names of machines and {option} exclude each other.", "Give one of the two.")
+        raise PenstockError(
+            "BAD_COMMAND", f"names of machines and {option} exclude each other.", "Give one of the two."
+        )
     body: Json = {"names": list(names)} if names else {"machines": machines, "strategy": strategy}
     return _act(name, "scale-in", {**body, "dry_run": dry_run}, no_wait, as_json)
 
