@@ -48,8 +48,8 @@ class Handle(Steering):
     @property
     def changes(self) -> Changes:
         """What carries out plans that a program has made itself. Such a plan does not wait in line with the actions of
-        this handle: it is carried out at once, or refused with BUSY. An action whose turn comes meanwhile is refused with
-        BUSY too, so do not use both at the same time."""
+        this handle: it is carried out at once, or refused with BUSY. An action whose turn comes meanwhile is refused
+        with BUSY too, so do not use both at the same time."""
         return self.run.changes
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -113,7 +113,8 @@ def run(  # noqa: PLR0913 - the options of the command line
 ) -> Handle:
     """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
     that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
-    by itself, unless one of the `guards` answers with a reason against it. What the state holds of operators in `forget` is given up."""
+    by itself, unless one of the `guards` answers with a reason against it. What the state holds of operators in
+    `forget` is given up."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
