@@ -29,7 +29,7 @@ PARTS = {
     "combining and folding": ("aggregates.py",),
     "segments": ("segments.py", "keys.py"),
     "an instance: batches, counting": ("instance.py",),
-    "a bundle: writing, report": ("bundle.py", "manifest.py"),
+    "a bundle: writing, report": ("bundle.py", "report.py"),
     "PySpark's worker": ("pyspark/worker", "serializers.py", "daemon.py", "pyspark/sql"),
 }
 #: What the stacks of Python workers have in them, and those of the driver do not.

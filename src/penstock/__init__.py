@@ -60,7 +60,10 @@ PUBLIC = {
     "run": ("penstock.api.handle", "Start a topology in this process and return its `Handle` at once."),
     "sinks": ("penstock.sinks", "Where rows go: for `Topology.sink`."),
     "sources": ("penstock.sources", "Where rows come from: for `Topology.source`."),
-    "testing": ("penstock.testing", "Doubles for tests, without Spark."),
+    "testing": (
+        "penstock.testing",
+        "For tests: `testing.run` runs a topology on given rows, and doubles do without Spark.",
+    ),
 }
 
 

@@ -7,10 +7,12 @@ import threading
 import pytest
 from running_topology_contract import OPERATORS, RunningTopologyContract, declared
 
+from penstock import plans
 from penstock.cluster.model import Cluster
 from penstock.errors import PenstockError
 from penstock.running import RunningTopology
 from penstock.testing import RecordingTopology
+from penstock.topology.definition import Keyed
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,21 @@ def test_machines_come_as_they_were_announced(double: RecordingTopology) -> None
     assert machine.name == "c"
     with pytest.raises(PenstockError, match="only 1"):
         double.upcoming(2)
+
+
+def test_what_is_measured_begins_anew_with_every_change(double: RecordingTopology) -> None:
+    for operator in OPERATORS:
+        double.publish(operator, rows=10)
+    before = double.snapshot()
+    assert before.since == double.started_at
+    operator = next(one for one in double.definition.operators if isinstance(one, Keyed))
+    double.changes.carry_out(plans.set_tasks(operator.name, operator.tasks * 2))
+    cut = double.snapshot()
+    assert cut.definition == double.definition != before.definition
+    assert cut.since > before.since
+    [slot, *_] = double.cluster.slots
+    double.changes.carry_out(plans.set_instances(double.placements.planned, operator.name, {slot: 2}))
+    assert double.snapshot().since > cut.since
 
 
 def test_a_lost_slot_is_requested_no_longer(double: RecordingTopology) -> None:

@@ -1,4 +1,4 @@
-"""Each trick of spark_internals.py by itself, on a real cluster: a new Spark that breaks one fails here, by name."""
+"""Each trick of internals.py by itself, on a real cluster: a new Spark that breaks one fails here, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of design.md on who may import whom. An import counts wherever it is written, also for type checkers."""
+"""The rules on who may import whom. An import counts wherever it is written, also for type checkers."""
 
 from __future__ import annotations
 

@@ -62,4 +62,5 @@ def _told(name: str, answer: Answer, view: View) -> Proposal:
         raise answer.as_error()
     decision = {"outcome": "nothing_to_do", "strategy": name, "reason": answer.reason}
     plan = Plan((), answer.reason)
-    return Proposal(plan, (answer.reason,), strategy=name, decision=decision, before=view.snapshot.placement)
+    before = view.snapshot.placement
+    return Proposal(plan, (answer.reason,), strategy=name, decision=decision, note=answer.note, before=before)

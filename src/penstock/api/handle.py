@@ -20,6 +20,7 @@ from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
 from penstock.api.steering import Json, Steering
 from penstock.autoscaler.goals import Goal, require_machines, settings_for
+from penstock.autoscaler.guards import Guard
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 from penstock.running import Changes, RunningTopology
 from penstock.settings import Settings
@@ -46,7 +47,9 @@ class Handle(Steering):
 
     @property
     def changes(self) -> Changes:
-        """What carries out plans that a program has made itself; the actions above wait in line for it."""
+        """What carries out plans that a program has made itself. Such a plan does not wait in line with the actions of
+        this handle: it is carried out at once, or refused with BUSY. An action whose turn comes meanwhile is refused
+        with BUSY too, so do not use both at the same time."""
         return self.run.changes
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -105,11 +108,13 @@ def run(  # noqa: PLR0913 - the options of the command line
     python_path: Sequence[str] | None = None,
     spark_conf: Mapping[str, str] | None = None,
     goal: Goal | None = None,
+    guards: Sequence[Guard] = (),
     forget: Collection[str] = (),
 ) -> Handle:
     """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
     that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
-    by itself. What the state holds of operators in `forget` is given up."""
+    by itself, unless one of the `guards` answers with a reason against it. What the state holds of operators in
+    `forget` is given up."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
@@ -130,7 +135,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         starting.callback(handle.close)
         handle.entry = entry
         with handle.ending:  # a stop that others ask for from now on waits until it knows what there is to end
-            open_to_others(handle, launched, starting, goal, entry)
+            open_to_others(handle, launched, starting, goal, entry, guards)
             handle.started = starting.pop_all()
     return handle
 

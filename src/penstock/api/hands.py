@@ -12,6 +12,7 @@ from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, policy
 from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time
+from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
 
@@ -41,7 +42,10 @@ class SteeringHands:
         return int(self._steering.carry_out(proposal)["id"])
 
     def fate(self, operation: int) -> tuple[Fate, str]:
-        found = self._steering.operations.get(operation)
+        try:
+            found = self._steering.operations.get(operation)
+        except PenstockError:  # only operations that are over are forgotten
+            return Fate.DONE, "it is no longer known"
         return Fate(str(found.state)), found.reason
 
     def tell(self, kind: EventKind, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from penstock.api.discovery import Entry, starting
@@ -10,6 +10,7 @@ from penstock.api.hands import controller_of
 from penstock.api.server import served
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.guards import Guard
 from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
 from penstock.settings import Settings
@@ -37,12 +38,17 @@ def found_from_the_start(topology: str, settings: Settings, own_process: bool) -
 
 
 def open_to_others(
-    steering: Steering, run: RunningTopology, until_the_end: ExitStack, goal: Goal | None, entry: Entry | None
+    steering: Steering,
+    run: RunningTopology,
+    until_the_end: ExitStack,
+    goal: Goal | None,
+    entry: Entry | None,
+    guards: Sequence[Guard] = (),
 ) -> None:
-    """Serve the control interface, and start a controller if there is a goal."""
+    """Serve the control interface, and start a controller if there is a goal. The user's own guards come last."""
     if run.settings.control == "on":
         until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings, entry))
     if goal is not None:
         strategy = run.settings.strategy
         run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)
-        until_the_end.enter_context(controller_of(run, steering, goal, strategy))
+        until_the_end.enter_context(controller_of(run, steering, goal, strategy, guards))

@@ -3,6 +3,7 @@ HTTP interface and so the command line are all made of this. Answers are plain e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,9 @@ from penstock.topology import render
 
 #: The most events in one answer, and the longest that a question may wait for one.
 MOST_EVENTS = 10_000
+#: How long the end of a topology waits for a plan that a program carries out itself.
+CLOSING = 5.0
+POLL = 0.05
 Json = dict[str, Any]
 
 
@@ -54,8 +58,13 @@ class Steering:
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
-        """Have what is under way rolled back, and let nothing more in: before the run is stopped."""
+        """Have what is under way rolled back, and let nothing more in: before the run is stopped. A plan that a program
+        carries out itself is rolled back too, if that takes no longer than CLOSING seconds."""
         self.operations.close()
+        deadline = time.monotonic() + CLOSING
+        while self._changes.step and time.monotonic() < deadline:
+            self._changes.cancel()  # again and again: a plan that is only being checked may begin later
+            time.sleep(POLL)
         self._measuring.close()
 
     # Reads
@@ -177,7 +186,8 @@ class Steering:
         count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
         arguments: Json = {"machines": count} if count else {}
         arguments |= {"strategy": proposal.strategy}
-        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), dry_run=False)
+        who = f"the policy {proposal.strategy}" if proposal.strategy else "somebody"
+        return self._do(action_of(proposal.plan), arguments, self._decisions.made(proposal), False, who)
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """What a policy decides on, all of it on one snapshot."""
@@ -204,6 +214,8 @@ class Steering:
                 count or 0,
                 settings.mapping,
                 settings.slot_instances,
+                chains=settings.chaining == "on",
+                snapshot=self._planned(),
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(
@@ -269,10 +281,12 @@ class Steering:
 
     # How an action is done
 
-    def _do(self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool) -> Json:
+    def _do(
+        self, action: str, arguments: Json, propose: Callable[[], Proposal], dry_run: bool, who: str = "somebody"
+    ) -> Json:
         if dry_run:
             return self._dry_run(action, arguments, propose)
-        event = self._run.happened(EventKind.REQUEST, "somebody asked for this", action, fields=arguments)
+        event = self._run.happened(EventKind.REQUEST, f"{who} asked for this", action, fields=arguments)
         try:
             if self.operations.current is None:
                 # Nothing is in the way: what cannot be is refused here and now, and not later in the queue.

@@ -40,8 +40,9 @@ class MachinePolicy:
             coming = view.coming(wanted.machines)
             if isinstance(coming, Nothing):
                 return coming
-            outcome = self._strategy.scale_out(load, placement, coming.cluster, coming.machines, rules)
-        return _answer(outcome, view, wanted, note)
+            cluster = coming.cluster
+            outcome = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
+        return _answer(outcome, view, wanted, note, len(cluster.machines))
 
 
 def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
@@ -57,19 +58,20 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
     return Nothing(found.reason) if isinstance(found, Stay) else found, rules
 
 
-def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str) -> Answer:
+def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
+    """`machines` are those that there are beside the ones that come."""
     because = f"{outcome.strategy}: {outcome.reason}"
     if isinstance(outcome, DoesNotFit):
         hint = "Ask for more machines, or raise the setting slot_instances."
-        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint)
+        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint, note)
     if not isinstance(outcome, Decision):
-        return Nothing(because)
+        return Nothing(because, note=note)
     actions = (
         *(AddMachine(machine) for machine in outcome.added),
         *diff(view.snapshot.placement, outcome.placement),
         *(RemoveMachine(name) for name in outcome.removed),
     )
-    predictions = [Prediction("machines", float(view.machines + len(outcome.added) - len(outcome.removed)))]
+    predictions = [Prediction("machines", float(machines + len(outcome.added) - len(outcome.removed)))]
     if outcome.projected is not None:
         predictions.append(Prediction("throughput", outcome.projected.throughput))
     return Proposal(

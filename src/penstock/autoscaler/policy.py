@@ -160,7 +160,7 @@ def decide(name: str, decider: Policy, view: View) -> Answer:
     if not isinstance(answer, Proposal):
         raise _failed(name, f"it answered with {type(answer).__name__}, and not with Nothing or a Proposal")
     if not answer.plan:
-        return Nothing(answer.plan.reason or "; ".join(answer.reasons))
+        return Nothing(answer.plan.reason or "; ".join(answer.reasons), note=answer.note)
     return replace(answer, strategy=name, before=view.snapshot.placement)
 
 

@@ -20,6 +20,8 @@ class Nothing:
     reason: str
     error: str = ""
     hint: str = ""
+    #: What the person who asked should know about it.
+    note: str = ""
 
     @staticmethod
     def of(refusal: PenstockError) -> Nothing:

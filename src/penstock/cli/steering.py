@@ -265,9 +265,10 @@ def scale_in(
     as_json: bool,
 ) -> Outcome:
     """Remove machines: those named, or so many that a strategy chooses."""
-    if names and (machines is not None or strategy is not None):
+    given = {"--machines": machines, "--strategy": strategy}
+    if names and (option := next((one for one, value in given.items() if value is not None), "")):
         raise PenstockError(
-            "BAD_COMMAND", "names of machines and --machines exclude each other.", "Give one of the two."
+            "BAD_COMMAND", f"names of machines and {option} exclude each other.", "Give one of the two."
         )
     body: Json = {"names": list(names)} if names else {"machines": machines, "strategy": strategy}
     return _act(name, "scale-in", {**body, "dry_run": dry_run}, no_wait, as_json)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.monitor.snapshot import Snapshot
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks, diff
 from penstock.plans.repair import repair
 from penstock.strategies.mapping import NoRoom, Wanted, place
@@ -23,7 +24,7 @@ def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]
     return Plan(tuple(actions), f"{operator} was to have other instances")
 
 
-def so_many_instances(
+def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
     definition: TopologyDefinition,
     placement: Placement,
     cluster: Cluster,
@@ -31,6 +32,9 @@ def so_many_instances(
     count: int,
     mapping: str = "round_robin",
     slot_instances: int | None = None,
+    *,
+    chains: bool = True,
+    snapshot: Snapshot | None = None,
 ) -> Plan | NoRoom:
     """An operator with so many instances: the mapping says where. A number that makes no sense is left to the check of
     the plan."""
@@ -38,7 +42,10 @@ def so_many_instances(
         return set_instances(placement, operator, {})
     wanted = Wanted.as_now(definition, cluster, placement)
     instances = {**wanted.instances, operator: count}
-    answer = place(mapping, replace(wanted, instances=instances, slot_instances=slot_instances))
+    answer = place(
+        mapping,
+        replace(wanted, instances=instances, slot_instances=slot_instances, chains=chains, snapshot=snapshot),
+    )
     if isinstance(answer, NoRoom):
         return answer
     actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)

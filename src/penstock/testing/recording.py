@@ -43,6 +43,8 @@ class RecordingEngine:
         self.comes_as: dict[str, Machine] = {}
         #: Called in the middle of every call.
         self.meanwhile: Callable[[str], None] = lambda call: None
+        #: Called after every change of the placement or of the number of tasks.
+        self.placed_anew: Callable[[], None] = lambda: None
         self._came: dict[str, Mapping[Slot, Slot]] = {}
 
     def slots_of(self, machine: Machine) -> Mapping[Slot, Slot] | None:
@@ -68,6 +70,7 @@ class RecordingEngine:
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         self._call("place", give_up)
         before, self.planned = self.planned, placement
+        self.placed_anew()
         changes = diff(before, placement)
         touched = sorted({action.operator for action in changes if isinstance(action, SetInstances | MoveTask)})
         interruptions = {name: Interruption(name, 0.0, None) for name in touched}
@@ -95,11 +98,13 @@ class RecordingEngine:
         self._call(f"cut {operator} into {tasks} tasks")
         self.planned = self.dealt_anew(operator, tasks)
         self.definition = with_tasks(self.definition, {operator: tasks})
+        self.placed_anew()
         return Repartition(operator, was, tasks, 0.0, 0.0)
 
     def restore(self, placement: Placement) -> None:
         self._call("restore")
         self.planned = placement
+        self.placed_anew()
 
     def note(self, change: str) -> None:
         """Not among the calls. It fails as "note", or as "clear the note" when it is empty."""

@@ -78,6 +78,7 @@ class RecordingTopology:
         self._upcoming = tuple(upcoming)
         self._listeners: list[Callable[[BatchReport], None]] = []
         self._monitor = Monitor(definition, self.settings, self.started_at)
+        self.engine.placed_anew = self._placed_anew
         self._ending = threading.Condition()
         self._draining = False
         self._stopped: bool | None = None
@@ -136,6 +137,13 @@ class RecordingTopology:
         return ()
 
     # What is measured
+
+    def _placed_anew(self) -> None:
+        """What was measured before says nothing about the placement as it is now."""
+        now = run_time()
+        self._monitor.redefine(self.definition)
+        self.statistics.placement_changed(now)
+        self._monitor.restart(now)
 
     def snapshot(self) -> Snapshot:
         return self._monitor.snapshot(run_time(), self.placements.requested, self.cluster)

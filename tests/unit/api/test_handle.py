@@ -12,8 +12,40 @@ import pytest
 from penstock import Settings, Topology, sinks, sources
 from penstock.api import handle as module
 from penstock.api.handle import Handle
+from penstock.api.hands import controller_of
+from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.loop import Controller
 from penstock.cluster.model import Cluster
 from penstock.testing import RecordingTopology
+
+
+def declared() -> Topology:
+    topology = Topology("t")
+    topology.sink("out", sinks.noop(), inputs=topology.source("rows", sources.rate(1)))
+    return topology
+
+
+@contextmanager
+def started(definition: Any, *words: object, **more: object) -> Iterator[Any]:
+    yield RecordingTopology(definition, Cluster.of(["a"], 1))
+
+
+def test_the_user_s_own_guards_come_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Controller] = []
+
+    def kept(*words: Any) -> Controller:
+        made.append(controller_of(*words))
+        return made[0]
+
+    def not_at_night(proposal: object, view: object) -> str:
+        return "it is night"
+
+    monkeypatch.setattr(module, "started", started)
+    monkeypatch.setattr("penstock.api.steered.controller_of", kept)
+    goal, settings = Goal(machines_max=3), Settings(control="off")
+    with module.run(declared(), "standalone", settings=settings, goal=goal, guards=[not_at_night]):
+        assert made[0].guards[-1] is not_at_night
+        assert len(made[0].guards) > 1
 
 
 def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:

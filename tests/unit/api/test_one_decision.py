@@ -11,15 +11,17 @@ import pytest
 from monitor_fakes import A0, B0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock import PenstockError, Settings
+from penstock.api.hands import SteeringHands
 from penstock.api.operations import State
 from penstock.api.steering import Steering
-from penstock.autoscaler.goals import Grow
-from penstock.autoscaler.policy import decide, policy
-from penstock.autoscaler.proposals import Proposal
+from penstock.autoscaler.goals import Goal, Grow
+from penstock.autoscaler.policy import Fate, decide, policy
+from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
 from penstock.plans.requests import set_instances
+from penstock.strategies.mapping import NoRoom, Wanted
 from penstock.testing import RecordingEngine
 
 WAIT = 10.0
@@ -34,6 +36,7 @@ class FakeRun:
         self.engine = RecordingEngine(DEFINITION, CLUSTER, PLACEMENT)
         self.changes = Enactor(self.engine)
         self.snapshots = 0
+        self.told: list[str] = []
         self.started_at = 0.0
         self.host = self
 
@@ -68,7 +71,8 @@ class FakeRun:
         }
         return Snapshot(DEFINITION, self.cluster, self.engine.planned, 0.0, 60.0, 6, operators, streams, {}, {}, {}, ())
 
-    def happened(self, *_: Any, **__: Any) -> Any:
+    def happened(self, kind: str, reason: str, *_: Any, **__: Any) -> Any:
+        self.told.append(reason)
         return SimpleNamespace(id=1)
 
     def listen(self, _: Any) -> None:
@@ -129,6 +133,7 @@ def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steerin
     assert operation.outcome.plan is proposal.plan
     assert (operation.action, dict(operation.arguments)) == ("scale-out", {"machines": 1, "strategy": "stela"})
     assert run.snapshots == 1
+    assert run.told[0] == "the policy stela asked for this"
 
 
 def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, steering: Steering) -> None:
@@ -138,6 +143,64 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
         steering.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
+
+
+def test_a_program_s_own_plan_is_rolled_back_at_the_end(run: FakeRun, steering: Steering) -> None:
+    has_begun, outcomes = threading.Event(), []
+
+    def until_it_is_cancelled(call: str) -> None:
+        has_begun.set()
+        if call == "place":
+            assert run.changes._cancelled.wait(WAIT)
+
+    def carry_out() -> None:
+        outcomes.append(run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1})))
+
+    run.engine.meanwhile = until_it_is_cancelled
+    program = threading.Thread(target=carry_out)
+    program.start()
+    assert has_begun.wait(WAIT)
+    steering.close()
+    assert run.changes.step == ""
+    program.join(WAIT)
+    assert [outcome.error for outcome in outcomes] == ["CANCELLED"]
+
+
+def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steering) -> None:
+    hands = SteeringHands(run, steering, Goal(throughput=1.0), "stela")  # type: ignore[arg-type]
+    operation = hands.carry_out(decided(steering))
+    assert steering.operations.wait(steering.operations.get(operation), WAIT)
+    assert hands.fate(operation)[0] is Fate.DONE
+    del steering.operations._known[operation]
+    assert hands.fate(operation) == (Fate.DONE, "it is no longer known")
+
+
+@pytest.mark.parametrize("chaining", ["on", "off"])
+def test_a_mapping_is_told_of_chains_and_of_what_was_measured(
+    run: FakeRun, steering: Steering, monkeypatch: pytest.MonkeyPatch, chaining: str
+) -> None:
+    asked: list[Wanted] = []
+
+    def place(name: str, wanted: Wanted) -> NoRoom:
+        asked.append(wanted)
+        return NoRoom("all slots are full", 1)
+
+    monkeypatch.setattr("penstock.plans.requests.place", place)
+    run.settings = Settings(chaining=chaining)
+    with pytest.raises(PenstockError, match="all slots are full"):
+        steering.set_instances("work", 9, dry_run=True)
+    [wanted] = asked
+    assert wanted.chains == (chaining == "on")
+    assert wanted.snapshot is not None
+    assert wanted.snapshot.operators["work"].rate == 50.0
+
+
+def test_a_note_is_told_with_nothing_to_do_too(steering: Steering, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = SimpleNamespace(decide=lambda view: Nothing("it is fine", note="decided on 2 s of measurements"))
+    monkeypatch.setattr("penstock.api.decisions.policy", lambda name: answering)
+    answer = steering.scale_out(dry_run=True)
+    assert answer["note"] == "decided on 2 s of measurements"
+    assert answer["plan"]["actions"] == []
 
 
 def test_what_does_not_fit_is_an_error_for_the_person_who_asked(run: FakeRun, steering: Steering) -> None:

@@ -137,6 +137,12 @@ def test_slots_that_wait_for_work_are_not_there_twice() -> None:
     assert isinstance(coming, Coming)
     assert B1 in CLUSTER.slots
     assert B1 not in coming.cluster.slots
+    [spare] = Cluster.of(["spare"], 2).machines
+    found = replace(snapshot(), cluster=CLUSTER.plus([spare]))
+    supply = Machines(machines=(spare,), idle=spare.slots)
+    decided = decide("stela", policy("stela"), view_of(found, Settings(), supply, Grow(1, "")))
+    assert isinstance(decided, Proposal)
+    assert decided.predictions[0] == Prediction("machines", 3.0)
 
 
 def test_storm_needs_no_rates() -> None:
@@ -177,6 +183,8 @@ def test_nothing_to_do_is_a_value() -> None:
     no_more = tuple(Cluster.of([], 1).machines)
     view = replace(view_of(snapshot(), Settings(), Machines(), Grow(1, "")), coming=lambda _: Coming(no_more, CLUSTER))
     assert decide("stela", policy("stela"), view) == Nothing("stela: no machine was added")
+    young = replace(view, snapshot=snapshot(YOUNG))
+    assert decide("stela", policy("stela"), young) == Nothing("stela: no machine was added", note=youth(young.snapshot))
 
 
 # What strangers may answer

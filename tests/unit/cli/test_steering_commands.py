@@ -182,6 +182,15 @@ def test_mistakes(command: Command, running: Running, words: list[str], error: s
     assert (code, json.loads(text)["error"]) == (2, error)
 
 
+@pytest.mark.parametrize("option", [("--machines", "1"), ("--strategy", "storm")])
+def test_the_option_that_was_given_is_the_one_that_is_named(
+    command: Command, running: Running, option: tuple[str, str]
+) -> None:
+    code, text = command("scale-in", "127.0.0.2", *option)
+    assert code == 2
+    assert f"names of machines and {option[0]} exclude each other" in text
+
+
 def test_stop_without_waiting(command: Command, running: Running, steering: FakeSteering) -> None:
     assert command("stop", "--dry-run") == (0, "stop, as asked\n")
     assert steering.stopped is None

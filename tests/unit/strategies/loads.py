@@ -22,7 +22,7 @@ def load(streams: str, processing: Mapping[str, float], **changes: Mapping[str, 
     return Load(operators, tuple(StreamLoad(producer, consumer, rate) for (producer, consumer), rate in edges))
 
 
-#: Figure 2 of the paper, as algorithms.md gives it, with rates that make 1, 3, 4 and 6 congested at alpha 1.
+#: Figure 2 of the Stela paper, with rates that make 1, 3, 4 and 6 congested at alpha 1.
 FIGURE_2 = load(
     "1-2:3000 2-3:3000 2-4:3000 3-5:1500 3-6:1500 5-7:1000 5-8:1000 6-9:200 6-10:300",
     {

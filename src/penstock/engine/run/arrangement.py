@@ -1,7 +1,7 @@
 """Where everything is to run: what the plan says, and what Spark is asked for while slots are lost and come back.
 
 Three things that are never mixed up: *planned* is what was decided. *Requested* is the plan on the slots that are
-usable now. *Observed* is what Spark did, and is read back from Spark (observing.py).
+usable now. *Observed* is what Spark did, and is read back from Spark (observation.py).
 """
 
 from __future__ import annotations

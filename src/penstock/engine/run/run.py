@@ -105,7 +105,12 @@ class Run:
     def _recorded_placement(self, catalog: Catalog) -> Placement | None:
         """Of an earlier run; None if it is where that one started, and chains are on now that were off or off now."""
         again = arrangement.recorded(catalog, self.definition, self.host.cluster)
-        otherwise = self._mapped(self.settings.chaining != "on")
+        if again is None:
+            return None
+        try:
+            otherwise = self._mapped(self.settings.chaining != "on")
+        except PenstockError:  # that run cannot have started where this mapping finds no place
+            return again
         return None if again == otherwise else again
 
     @property

@@ -1,6 +1,6 @@
 """How the driver's JVM is started so that nobody else on this computer can read its secrets or call its Python half.
 
-Like spark_internals.py, beyond the public interfaces of Spark 4.3 and its Py4J, with one test a trick.
+Like internals.py, beyond the public interfaces of Spark 4.3 and its Py4J, with one test a trick.
 """
 
 from __future__ import annotations

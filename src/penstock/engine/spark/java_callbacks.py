@@ -1,6 +1,6 @@
 """The two Python objects that Spark calls: a streaming source and a sink. Java reaches them through Py4J's callbacks.
 
-Their Java half, and everything else beyond Spark's public interfaces, is in spark_internals.py.
+Their Java half, and everything else beyond Spark's public interfaces, is in internals.py.
 """
 
 from __future__ import annotations
