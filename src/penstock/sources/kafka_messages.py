@@ -122,7 +122,10 @@ class MessageReader:
                     if position == first and messages[0].offset() > first:
                         self._check_beginning(consumer, first)
                     position, heard = messages[-1].offset() + 1, time.monotonic()
-                    yield messages if position <= stop else [one for one in messages if one.offset() < stop]
+                    if position > stop:  # the last offsets of the range have no messages
+                        messages = [one for one in messages if one.offset() < stop]
+                    if messages:
+                        yield messages
                 if ended_at is not None and ended_at >= stop:
                     position = max(position, ended_at)  # the last offsets of the range have no messages
                 elif time.monotonic() - heard > STALLED_SECONDS:
@@ -181,6 +184,8 @@ def rows_of(
     messages: Sequence[Any], value: str, payload: pa.Schema, metadata: Sequence[str], bad_row: BadRow | None
 ) -> Iterator[pa.RecordBatch]:
     """The messages as rows, in their order. A bad one goes to `bad_row`, and without that raises BAD_ROW."""
+    if not messages:
+        return
     values = [message.value() for message in messages]
     schema = row_schema(payload, metadata)
     beside = [pa.array(map(METADATA[name][1], messages), METADATA[name][0]) for name in metadata]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.kafka_client import Brokers
 from penstock.sources import kafka_messages
 
-pytest.importorskip("confluent_kafka")
+KafkaError = pytest.importorskip("confluent_kafka").KafkaError
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,62 @@ def test_brokers_and_topics_are_looked_for_at_the_door(cluster: KafkaCluster, mo
         with pytest.raises(PenstockError) as caught:
             sources.kafka(f"127.0.0.1:{unused.getsockname()[1]}", "numbers").check(None)
     assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+# With a consumer of the test's own: what the mock cluster cannot leave out or refuse
+
+
+class Said:
+    """A message, or what the consumer says instead of one."""
+
+    def __init__(self, offset: int, code: int | None = None) -> None:
+        self._offset, self._code = offset, code
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> Any:
+        return None if self._code is None else KafkaError(self._code)
+
+    def topic(self) -> str:
+        return "t"
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+
+class Scripted:
+    """A consumer that says one thing after the other."""
+
+    def __init__(self, *said: list[Said], low: Any = 0) -> None:
+        self.said, self.low = list(said), low
+
+    def assign(self, partitions: object) -> None:
+        pass
+
+    def consume(self, count: int, seconds: float) -> list[Said]:
+        return self.said.pop(0)
+
+    def get_watermark_offsets(self, where: object, timeout: float) -> Any:
+        if isinstance(self.low, Exception):
+            raise self.low
+        return None if self.low is None else (self.low, 100)
+
+    def close(self) -> None:
+        pass
+
+
+def read_from(consumer: Scripted, monkeypatch: pytest.MonkeyPatch, first: int, stop: int) -> list[object]:
+    monkeypatch.setattr(kafka_messages.MessageReader, "_consumer", lambda self: consumer)
+    monkeypatch.setattr(kafka_messages, "_CONSUMERS", kafka_messages._Consumers())
+    return values(sources.kafka("nowhere:9092", "t"), ["t", 0, first, stop])
+
+
+def test_a_range_whose_tail_has_no_messages_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets 3 and 4 are of a transaction that was aborted."""
+    assert read_from(Scripted([Said(0), Said(1), Said(2)], [Said(5), Said(6)]), monkeypatch, 0, 5) == [b"0", b"1", b"2"]
+    assert read_from(Scripted([Said(5)]), monkeypatch, 0, 5) == []
+
+
+def test_no_messages_are_no_rows() -> None:
+    assert list(kafka_messages.rows_of([], "bytes", kafka_messages.PAYLOADS["bytes"], [], None)) == []
