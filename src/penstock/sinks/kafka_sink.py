@@ -82,7 +82,7 @@ class KafkaSink(SinkKind):
 
     def check(self, sink: str, identity: str, goes_on: bool, where: Location | None) -> None:
         try:
-            Brokers(self.servers, self.config).partitions([self.topic])
+            Brokers(self.servers, self.config, "BAD_SINK").partitions([self.topic])
         except PenstockError as error:
             raise PenstockError(error.name, f'the sink "{sink}": {error.message}', error.hint, where) from None
 

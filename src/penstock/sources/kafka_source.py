@@ -146,9 +146,8 @@ class KafkaSource(SourceKind):
         }
 
     def check(self, where: Location | None) -> None:
-        brokers = Brokers(self.servers, self.config)
         try:
-            brokers.partitions(self.topics)
+            Brokers(self.servers, self.config).partitions(self.topics)
         except PenstockError as error:
             raise PenstockError(error.name, error.message, error.hint, where) from None
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from kafka_cluster import KafkaCluster, kafka_cluster
 
-from penstock import sources
+from penstock import sinks, sources
 from penstock.errors import PenstockError
 from penstock.kafka_client import Brokers
 from penstock.sources import kafka_messages
 
-KafkaError = pytest.importorskip("confluent_kafka").KafkaError
+confluent_kafka = pytest.importorskip("confluent_kafka")
+KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +172,46 @@ def test_a_range_whose_tail_has_no_messages_is_complete(monkeypatch: pytest.Monk
 
 def test_no_messages_are_no_rows() -> None:
     assert list(kafka_messages.rows_of([], "bytes", kafka_messages.PAYLOADS["bytes"], [], None)) == []
+
+
+@pytest.mark.parametrize("name", kafka_messages.TRANSIENT + kafka_messages.OF_GROUPS)
+def test_what_may_pass_or_concerns_only_groups_does_not_end_the_reading(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Scripted([Said(0)], [Said(0, getattr(KafkaError, name))], [Said(1)])
+    assert read_from(said, monkeypatch, 0, 2) == [b"0", b"1"]
+
+
+def test_what_does_not_pass_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        read_from(Scripted([Said(0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]), monkeypatch, 0, 2)
+    assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+@pytest.mark.parametrize("low", [None, KafkaException(KafkaError(KafkaError._TRANSPORT))])
+def test_a_beginning_that_nobody_tells_is_a_named_error(low: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        read_from(Scripted([Said(3)], low=low), monkeypatch, 0, 4)
+    assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+def test_a_user_may_name_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("confluent_kafka.Consumer", made.append)
+    for config in ({}, {"group.id": "mine"}):
+        spec = sources.kafka("nowhere:9092", "t", config=config)
+        kafka_messages.MessageReader(spec.servers, spec.config, "t", 0)._consumer()
+    assert [one["group.id"] for one in made] == ["penstock", "mine"]
+    assert not any(one["enable.auto.commit"] for one in made)
+
+
+def test_a_setting_that_librdkafka_refuses_is_a_mistake_of_the_declaration() -> None:
+    config = {"fetch.min.bytes": "many"}
+    with pytest.raises(PenstockError) as caught:
+        sources.kafka("nowhere:9092", "t", config=config).check(None)
+    assert caught.value.name == "BAD_SOURCE"
+    assert "fetch.min.bytes" in caught.value.message
+    with pytest.raises(PenstockError) as caught:
+        sinks.kafka("nowhere:9092", "t", config={"message.max.bytes": "many"}).check("out", "i", False, None)
+    assert caught.value.name == "BAD_SINK"
+    assert "message.max.bytes" in caught.value.message

@@ -287,7 +287,9 @@ def test_a_topic_that_is_left_out_for_a_while_goes_on_where_it_was() -> None:
         {"start": {0: -1}},
         {"start": {"other": {0: 1}}},
         {"topics": ["t", "u"], "start": {0: 1}},
-        {"config": {"group.id": "mine"}},
+        {"config": {"enable.auto.commit": True}},
+        {"config": {"group.id": ""}},
+        {"config": {"isolation.level": "some"}},
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
