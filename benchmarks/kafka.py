@@ -164,7 +164,7 @@ def bare(servers: str) -> float:
     """Messages a second of a consumer that only counts."""
     from confluent_kafka import Consumer, TopicPartition
 
-    fetching = {"fetch.queue.backoff.ms": 5}  # as the source has it: four times as fast as without
+    fetching = {"fetch.queue.backoff.ms": 5}  # as the source has it
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "bare", "auto.offset.reset": "error", "log_level": 2, **fetching}
     )

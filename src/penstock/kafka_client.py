@@ -16,7 +16,6 @@ SECONDS = 10.0
 RESERVED = frozenset(
     {
         "bootstrap.servers",
-        "group.id",
         "enable.auto.commit",
         "enable.auto.offset.store",
         "auto.offset.reset",
@@ -24,6 +23,8 @@ RESERVED = frozenset(
         "enable.idempotence",
     }
 )
+#: The values of isolation.level; the first one is Penstock's own choice.
+ISOLATION = ("read_committed", "read_uncommitted")
 
 
 def library() -> ModuleType:
@@ -52,6 +53,10 @@ def check_servers(servers: object, config: Mapping[str, Any], bad: Callable[[str
         raise bad(f"the servers are {servers!r}.", 'Give the addresses of brokers, such as "host:9092".')
     if taken := sorted(RESERVED & set(config)):
         raise bad(f"the config sets {', '.join(taken)}.", "Leave it out: Penstock sets this itself.")
+    if config.get("group.id", "penstock") == "":  # librdkafka ends the whole process
+        raise bad("the config has an empty group.id.", "Give the group a name, or leave it out.")
+    if (level := config.get("isolation.level", ISOLATION[0])) not in ISOLATION:
+        raise bad(f"the isolation.level in config is {level!r}.", f"Use one of: {', '.join(ISOLATION)}.")
     return ",".join(one.strip() for one in listed)
 
 
@@ -74,12 +79,18 @@ def _words(why: object) -> str:
 class Brokers:
     """Questions about topics, partitions and offsets, on the driver."""
 
-    def __init__(self, servers: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, servers: str, config: Mapping[str, Any], mistake: str = "BAD_SOURCE") -> None:
+        """`mistake` names the error about a config that librdkafka refuses."""
         self._servers = servers
         self._kafka = library()
-        self._committed = config.get("isolation.level", "read_committed") == "read_committed"
+        self._committed = config.get("isolation.level", ISOLATION[0]) == ISOLATION[0]
         settings = {key: value for key, value in config.items() if key != "isolation.level"}
-        self._admin = self._kafka.admin.AdminClient(settings_of(servers, settings))
+        try:
+            self._admin = self._kafka.admin.AdminClient(settings_of(servers, settings))
+        except (self._kafka.KafkaException, TypeError, ValueError) as error:
+            raise PenstockError(
+                mistake, f"librdkafka refuses the config: {_words(error)}.", "Correct the config, or leave that out."
+            ) from None
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """All partitions of these topics; KAFKA_UNKNOWN_TOPIC for a topic that is not there."""

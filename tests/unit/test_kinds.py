@@ -146,3 +146,48 @@ def test_a_kafka_message_holds_what_json_cannot() -> None:
     assert KafkaWriter(spec)._values(batch) == [b'{"n": 1, "raw": "AA=="}', b'{"n": 2, "raw": null}']
     by_column = sinks.kafka("nowhere:9092", "t", value="raw", key="n")
     assert KafkaWriter(by_column)._values(batch) == [b"\x00", None]
+
+
+def test_a_kafka_producer_that_did_not_deliver_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a fatal error refuses everything for ever: Spark's next attempt needs another one."""
+    from penstock.sinks import kafka_sink
+
+    kafka = pytest.importorskip("confluent_kafka")
+
+    class Producer:
+        def __init__(self, settings: object = None) -> None:
+            made.append(self)
+
+        def produce(self, topic: str, on_delivery: Any, **message: Any) -> None:
+            if len(made) == 1:
+                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._FATAL))
+            if len(made) == 2:
+                on_delivery(kafka.KafkaError(kafka.KafkaError._FATAL), None)
+
+        def poll(self, seconds: float) -> None: ...
+
+        def flush(self, seconds: float) -> int:
+            return 0
+
+    made: list[Producer] = []
+    monkeypatch.setattr(kafka, "Producer", Producer)
+    monkeypatch.setattr(kafka_sink, "_PRODUCERS", {})
+    write = kafka_sink.KafkaWriter(sinks.kafka("nowhere:9092", "t"))
+    batch = pa.record_batch({"n": [1]})
+    for _ in range(2):
+        with pytest.raises(PenstockError) as caught:
+            write(batch)
+        assert caught.value.name == "KAFKA_NOT_WRITTEN"
+    write(batch)
+    write(batch)
+    assert len(made) == 3
+
+
+def test_a_source_begins_anew_without_any_of_its_notes(tmp_path: Path) -> None:
+    """A kind cannot choose a prefix that the catalog would not delete."""
+    assert not [kind for kind in KINDS if hasattr(kind, "notes")]
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", "t")
+    catalog.change_metas({"source/in/start": "1", "files/in/next": "2", "source/inner/start": "3"})
+    catalog.give_up(["in"], [], {}, {})
+    assert [catalog.metas(word) for word in ("source/", "files/")] == [{"inner/start": "3"}, {}]
+    catalog.close()

@@ -331,6 +331,7 @@ class Catalog:
                     connection.execute(sa.delete(table).where(*self._mine(table, operator=operator)))
                 column = tables.meta.c.key
                 noted = column == f"finished/{operator}"
+                # Notes of sources: the list of files has a word of its own; all other kinds note under "source".
                 for notes in ("files", "source"):
                     noted |= column.startswith(f"{notes}/{operator}/", autoescape=True)
                 connection.execute(sa.delete(tables.meta).where(*self._mine(tables.meta), noted))

@@ -63,7 +63,8 @@ class SourcePlace:
     #: The seconds of the run.
     clock: Callable[[], float]
     where: Location | None = None
-    #: Every key of its notes begins so. The catalog forgets these keys when the operator begins anew.
+    #: Every key of its notes must begin so. The catalog forgets these keys, and no others, when the operator begins
+    #: anew.
     prefix: str = ""
     #: What lasts as long as the run, also when the source's query is replaced by another.
     memory: MutableMapping[str, Any] = field(default_factory=dict)
@@ -137,8 +138,6 @@ class SourceKind:
     #: Whether the time that an instance needs to read rows counts as its work. Where it does not, an instance of the
     #: source is busy only with what is chained behind it, and the size of batches does not follow the time of reading.
     reading_is_work: ClassVar[bool] = False
-    #: The first word of the keys of its notes.
-    notes: ClassVar[str] = "source"
 
     @property
     def ends(self) -> bool:

@@ -82,7 +82,7 @@ class KafkaSink(SinkKind):
 
     def check(self, sink: str, identity: str, goes_on: bool, where: Location | None) -> None:
         try:
-            Brokers(self.servers, self.config).partitions([self.topic])
+            Brokers(self.servers, self.config, "BAD_SINK").partitions([self.topic])
         except PenstockError as error:
             raise PenstockError(error.name, f'the sink "{sink}": {error.message}', error.hint, where) from None
 
@@ -107,6 +107,7 @@ class KafkaWriter:
                 producer.poll(0)
         left = producer.flush(FLUSH_SECONDS)
         if left or refused.why:
+            _drop(producer)
             raise self._problem(refused.why or f"{left:,} messages were not taken within {FLUSH_SECONDS:g} s")
 
     def _values(self, batch: pa.RecordBatch) -> list[bytes | None]:
@@ -126,6 +127,7 @@ class KafkaWriter:
             except BufferError:  # its queue is full
                 producer.poll(0.1)
             except kafka.KafkaException as error:
+                _drop(producer)
                 raise self._problem(error) from None
 
     def _problem(self, why: object) -> PenstockError:
@@ -161,6 +163,14 @@ def _producer(spec: KafkaSink) -> Any:
             ahead = {"linger.ms": 5, "compression.type": "lz4"}
             _PRODUCERS[key] = library().Producer({**ahead, **settings_of(spec.servers, spec.config), **mine})
         return _PRODUCERS[key]
+
+
+def _drop(producer: Any) -> None:
+    """Not to be used again: after a fatal error it refuses every message. What still waits in it is not sent later,
+    beside the attempt that follows."""
+    with _MAKING:
+        for key in [key for key, one in _PRODUCERS.items() if one is producer]:
+            del _PRODUCERS[key]
 
 
 def _as_bytes(value: Any) -> bytes | None:

@@ -78,7 +78,6 @@ class FileSource(SourceKind):
     unit = Unit.BYTES
     #: A file or two, to learn what they cost.
     first_batch = 1 << 20
-    notes = "files"
 
     @property
     def ends(self) -> bool:

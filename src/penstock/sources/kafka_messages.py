@@ -26,8 +26,10 @@ MESSAGES = 16_384
 WAIT = 0.25
 #: Without a message for so long, reading has failed; Spark then tries again.
 STALLED_SECONDS = 30.0
+#: What a consumer calls its group, unless the user does: librdkafka wants a name, but no group is joined.
+GROUP = "penstock"
 #: Open consumers that a worker process keeps.
-MOST_CONSUMERS = 32
+MOST_CONSUMERS = 64
 #: How a consumer fetches: so much ahead at most, and on as soon as there is room again (librdkafka waits a second).
 FETCHING: Mapping[str, Any] = {
     "queued.max.messages.kbytes": 8_192,
@@ -35,6 +37,30 @@ FETCHING: Mapping[str, Any] = {
     "fetch.wait.max.ms": 100,
     "check.crcs": True,
 }
+#: Errors that a consumer only tells of: it tries again by itself. (`KafkaError.retriable` is never true of them.)
+TRANSIENT = (
+    "_ALL_BROKERS_DOWN",
+    "_RESOLVE",
+    "_TIMED_OUT",
+    "_TRANSPORT",
+    "BROKER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_LEADER_FOR_PARTITION",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "UNKNOWN_LEADER_EPOCH",
+)
+#: Errors about a consumer group, which is not used.
+OF_GROUPS = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "GROUP_AUTHORIZATION_FAILED",
+    "NOT_COORDINATOR",
+)
 
 #: What a message's value becomes, where it is no object with columns of its own.
 PAYLOADS: Mapping[str, pa.Schema] = {
@@ -122,7 +148,10 @@ class MessageReader:
                     if position == first and messages[0].offset() > first:
                         self._check_beginning(consumer, first)
                     position, heard = messages[-1].offset() + 1, time.monotonic()
-                    yield messages if position <= stop else [one for one in messages if one.offset() < stop]
+                    if position > stop:  # the last offsets of the range have no messages
+                        messages = [one for one in messages if one.offset() < stop]
+                    if messages:
+                        yield messages
                 if ended_at is not None and ended_at >= stop:
                     position = max(position, ended_at)  # the last offsets of the range have no messages
                 elif time.monotonic() - heard > STALLED_SECONDS:
@@ -134,13 +163,12 @@ class MessageReader:
 
     def _consumer(self) -> Any:
         mine = {
-            "group.id": "penstock",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }
-        return library().Consumer({**FETCHING, **settings_of(self.servers, self.config), **mine})
+        return library().Consumer({**FETCHING, "group.id": GROUP, **settings_of(self.servers, self.config), **mine})
 
     def _sorted_out(self, got: list[Any], position: int) -> tuple[list[Any], int | None]:
         """The messages, and where the partition ends if the consumer has come there."""
@@ -156,16 +184,22 @@ class MessageReader:
                 ended_at = one.offset()
             elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
                 raise data_lost(self.topic, self.partition, f"offset {position:,} is not there ({error.str()})")
-            elif not error.retriable() and error.code() not in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT):
+            elif error.name() not in TRANSIENT + OF_GROUPS:
                 raise unreachable(self.servers, error)
         return [one for one in got if one.error() is None], ended_at
 
     def _check_beginning(self, consumer: Any, first: int) -> None:
         """The first messages of a range are not there: compaction may have taken them, retention must not."""
         where = library().TopicPartition(self.topic, self.partition)
-        low, _ = consumer.get_watermark_offsets(where, timeout=SECONDS)
-        if low > first:
-            raise data_lost(self.topic, self.partition, f"it begins at offset {low:,}, and {first:,} is next")
+        try:
+            offsets = consumer.get_watermark_offsets(where, timeout=SECONDS)
+        except library().KafkaException as error:
+            raise unreachable(self.servers, error) from None
+        if offsets is None:
+            what = f'where partition {self.partition} of "{self.topic}" begins was not answered'
+            raise unreachable(self.servers, f"{what} within {SECONDS:g} s")
+        if offsets[0] > first:
+            raise data_lost(self.topic, self.partition, f"it begins at offset {offsets[0]:,}, and {first:,} is next")
 
     def _stalled(self, position: int, stop: int, ended_at: int | None) -> PenstockError:
         if ended_at is not None:
@@ -181,6 +215,8 @@ def rows_of(
     messages: Sequence[Any], value: str, payload: pa.Schema, metadata: Sequence[str], bad_row: BadRow | None
 ) -> Iterator[pa.RecordBatch]:
     """The messages as rows, in their order. A bad one goes to `bad_row`, and without that raises BAD_ROW."""
+    if not messages:
+        return
     values = [message.value() for message in messages]
     schema = row_schema(payload, metadata)
     beside = [pa.array(map(METADATA[name][1], messages), METADATA[name][0]) for name in metadata]

@@ -58,8 +58,9 @@ def kafka(
     older), or offsets by partition ({0: 17}, or {"topic": {0: 17}} for several topics; other partitions begin at their
     earliest message). Partitions that are added later are read from their beginning. A run that goes on from its state
     goes on where it was.
-    With `follow`, messages that come later are read too; without, the source ends with those that are there when it
-    begins. `config` is handed to librdkafka: security, timeouts, isolation.level (read_committed, unless given)."""
+    With `follow`, messages that come later are read too; without, the source ends with those that are there when the
+    run begins, and the next run on the same state reads what came since. `config` is handed to librdkafka: security,
+    timeouts, isolation.level (read_committed, unless given), group.id (penstock, unless given)."""
     config = dict(config or {})
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
@@ -145,9 +146,8 @@ class KafkaSource(SourceKind):
         }
 
     def check(self, where: Location | None) -> None:
-        brokers = Brokers(self.servers, self.config)
         try:
-            brokers.partitions(self.topics)
+            Brokers(self.servers, self.config).partitions(self.topics)
         except PenstockError as error:
             raise PenstockError(error.name, error.message, error.hint, where) from None
 
@@ -176,11 +176,13 @@ class KafkaOffsets(Offsets):
         if not self._first:
             self._first = self._told(self._beginning)
             self._notes.write("start", self._first)
-        #: Where each partition ends for good; only of a source that does not follow.
-        self._stop = self._notes.read("stop") if not spec.follow else {}
-        if not spec.follow and not self._stop:
-            self._stop = self._told(lambda: brokers.latest(self._partitions))
-            self._notes.write("stop", self._stop)
+        #: Where each partition ends for this run; only of a source that does not follow.
+        self._stop: dict[Partition, int] = {}
+        if not spec.follow:
+            if "stop" not in place.memory:
+                place.memory["stop"] = self._told(lambda: brokers.latest(self._partitions))
+            self._stop = place.memory["stop"]
+            self._partitions = self._of_this_run(self._partitions)
         #: Where the newest batch ends; what Spark has not told of begins at its first offset.
         self._read: dict[Partition, int] = {}
         self.position: Offset = None
@@ -209,7 +211,7 @@ class KafkaOffsets(Offsets):
             return
         self._silent_since = None
         self._check_ends(ends)
-        self._latest = {one: min(end, self._stop.get(one, 0)) for one, end in ends.items()} if self._stop else ends
+        self._latest = {one: min(end, self._stop.get(one, end)) for one, end in ends.items()}
         if not self._answers or self._answers[-1][1] != self._latest:
             self._answers.append((self._clock(), self._latest))
         self._next_look = self._clock() + LOOK_SECONDS
@@ -240,12 +242,13 @@ class KafkaOffsets(Offsets):
             return self.position
         waiting = self._waiting()
         total = max(sum(waiting.values()), 1)
-        return _nested({one: self._at(one) + min(rows, -(-most * rows // total)) for one, rows in waiting.items()})
+        ends = {one: self._at(one) + min(rows, -(-most * rows // total)) for one, rows in waiting.items()}
+        return _nested({**self._read, **ends})  # also of topics that are not declared now: they may come back
 
     def ranges(self, start: Offset | None, end: Offset, instances: int) -> Sequence[Range]:
         begin, found = _flat(start), []
         for one, stop in sorted(_flat(end).items()):
-            if one not in begin and one not in self._first:
+            if stop > 0 and one not in begin and one not in self._first:
                 raise self._named(
                     PenstockError(
                         "STATE_DOES_NOT_FIT",
@@ -274,17 +277,22 @@ class KafkaOffsets(Offsets):
 
     def _refresh(self) -> None:
         """Which partitions there are, and whether what is to be read next is still there."""
-        self._partitions = self._brokers.partitions(self._spec.topics)
+        self._partitions = self._of_this_run(self._brokers.partitions(self._spec.topics))
         earliest = self._brokers.earliest(self._partitions)
         fresh = {one: earliest[one] for one in self._partitions if one not in self._first}
-        if fresh and self._spec.follow:
+        if fresh:
             self._notes.write("start", self._first | fresh)
             self._first |= fresh
         for one in self._partitions:
-            if earliest[one] > self._at(one) and one not in fresh:
+            done = one in self._stop and self._at(one) >= self._stop[one]
+            if earliest[one] > self._at(one) and one not in fresh and not done:
                 what = f"it begins at offset {earliest[one]:,}, and {self._at(one):,} is next"
                 raise data_lost(one[0], one[1], what)
         self._next_refresh = self._clock() + REFRESH_SECONDS
+
+    def _of_this_run(self, partitions: list[Partition]) -> list[Partition]:
+        """Without those that were added since the run began, unless the source follows."""
+        return [one for one in partitions if self._spec.follow or one in self._stop]
 
     def _check_ends(self, ends: Mapping[Partition, int]) -> None:
         for one, end in ends.items():

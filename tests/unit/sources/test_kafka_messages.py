@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from kafka_cluster import KafkaCluster, kafka_cluster
 
-from penstock import sources
+from penstock import sinks, sources
 from penstock.errors import PenstockError
 from penstock.kafka_client import Brokers
 from penstock.sources import kafka_messages
 
-pytest.importorskip("confluent_kafka")
+confluent_kafka = pytest.importorskip("confluent_kafka")
+KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +113,105 @@ def test_brokers_and_topics_are_looked_for_at_the_door(cluster: KafkaCluster, mo
         with pytest.raises(PenstockError) as caught:
             sources.kafka(f"127.0.0.1:{unused.getsockname()[1]}", "numbers").check(None)
     assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+# With a consumer of the test's own: what the mock cluster cannot leave out or refuse
+
+
+class Said:
+    """A message, or what the consumer says instead of one."""
+
+    def __init__(self, offset: int, code: int | None = None) -> None:
+        self._offset, self._code = offset, code
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> Any:
+        return None if self._code is None else KafkaError(self._code)
+
+    def topic(self) -> str:
+        return "t"
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+
+class Scripted:
+    """A consumer that says one thing after the other."""
+
+    def __init__(self, *said: list[Said], low: Any = 0) -> None:
+        self.said, self.low = list(said), low
+
+    def assign(self, partitions: object) -> None:
+        pass
+
+    def consume(self, count: int, seconds: float) -> list[Said]:
+        return self.said.pop(0)
+
+    def get_watermark_offsets(self, where: object, timeout: float) -> Any:
+        if isinstance(self.low, Exception):
+            raise self.low
+        return None if self.low is None else (self.low, 100)
+
+    def close(self) -> None:
+        pass
+
+
+def read_from(consumer: Scripted, monkeypatch: pytest.MonkeyPatch, first: int, stop: int) -> list[object]:
+    monkeypatch.setattr(kafka_messages.MessageReader, "_consumer", lambda self: consumer)
+    monkeypatch.setattr(kafka_messages, "_CONSUMERS", kafka_messages._Consumers())
+    return values(sources.kafka("nowhere:9092", "t"), ["t", 0, first, stop])
+
+
+def test_a_range_whose_tail_has_no_messages_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets 3 and 4 are of a transaction that was aborted."""
+    assert read_from(Scripted([Said(0), Said(1), Said(2)], [Said(5), Said(6)]), monkeypatch, 0, 5) == [b"0", b"1", b"2"]
+    assert read_from(Scripted([Said(5)]), monkeypatch, 0, 5) == []
+
+
+def test_no_messages_are_no_rows() -> None:
+    assert list(kafka_messages.rows_of([], "bytes", kafka_messages.PAYLOADS["bytes"], [], None)) == []
+
+
+@pytest.mark.parametrize("name", kafka_messages.TRANSIENT + kafka_messages.OF_GROUPS)
+def test_what_may_pass_or_concerns_only_groups_does_not_end_the_reading(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Scripted([Said(0)], [Said(0, getattr(KafkaError, name))], [Said(1)])
+    assert read_from(said, monkeypatch, 0, 2) == [b"0", b"1"]
+
+
+def test_what_does_not_pass_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        read_from(Scripted([Said(0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]), monkeypatch, 0, 2)
+    assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+@pytest.mark.parametrize("low", [None, KafkaException(KafkaError(KafkaError._TRANSPORT))])
+def test_a_beginning_that_nobody_tells_is_a_named_error(low: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        read_from(Scripted([Said(3)], low=low), monkeypatch, 0, 4)
+    assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+def test_a_user_may_name_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("confluent_kafka.Consumer", made.append)
+    for config in ({}, {"group.id": "mine"}):
+        spec = sources.kafka("nowhere:9092", "t", config=config)
+        kafka_messages.MessageReader(spec.servers, spec.config, "t", 0)._consumer()
+    assert [one["group.id"] for one in made] == ["penstock", "mine"]
+    assert not any(one["enable.auto.commit"] for one in made)
+
+
+def test_a_setting_that_librdkafka_refuses_is_a_mistake_of_the_declaration() -> None:
+    config = {"fetch.min.bytes": "many"}
+    with pytest.raises(PenstockError) as caught:
+        sources.kafka("nowhere:9092", "t", config=config).check(None)
+    assert caught.value.name == "BAD_SOURCE"
+    assert "fetch.min.bytes" in caught.value.message
+    with pytest.raises(PenstockError) as caught:
+        sinks.kafka("nowhere:9092", "t", config={"message.max.bytes": "many"}).check("out", "i", False, None)
+    assert caught.value.name == "BAD_SINK"
+    assert "message.max.bytes" in caught.value.message

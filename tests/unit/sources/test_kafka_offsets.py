@@ -69,11 +69,13 @@ class World:
         self.brokers = FakeBrokers({("t", number): one for number, one in held.items()})
         self.notes = FakeNotes()
         self.now = 100.0
-        self.spec = sources.kafka("nowhere:9092", "t", **declared)
+        #: What lasts as long as the run.
+        self.memory: dict[str, Any] = {}
+        self.spec = sources.kafka("nowhere:9092", **({"topics": "t"} | declared))
 
     def begin(self) -> KafkaOffsets:
         """A query begins, of a new run or of one that goes on."""
-        place = SourcePlace("in", self.notes, lambda: self.now, prefix="source/in/")
+        place = SourcePlace("in", self.notes, lambda: self.now, prefix="source/in/", memory=self.memory)
         brokers: Any = self.brokers
         return KafkaOffsets(self.spec, place, brokers)
 
@@ -196,16 +198,76 @@ def test_brokers_that_are_silent_for_a_while_are_waited_for() -> None:
     assert caught.value.name == "KAFKA_UNREACHABLE"
 
 
-def test_without_following_it_ends_where_the_topic_ended_when_it_began() -> None:
+def test_without_following_it_ends_where_the_topic_ended_when_the_run_began() -> None:
     world = World({0: (0, 10), 1: (0, 0)}, follow=False)
     offsets = world.begin()
     world.brokers.held["t", 0] = (0, 30)
     again = world.begin()
     world.look(again)
     assert (again.available(), again.ended, again.due_in() is None) == (10, False, False)
-    again.go_to(again.end(10, 1))
+    end = again.end(10, 1)
+    again.go_to(end)
     assert (again.available(), again.ended, again.due_in()) == (0, True, None)
     assert offsets.ended is False
+    # The next run on the same state reads what came since, also of a partition that was added.
+    world.memory = {}
+    world.brokers.held["t", 2] = (4, 7)
+    later = world.begin()
+    later.go_to(end)
+    world.look(later)
+    assert ranges(later, end, later.end(100, 1)) == [["t", 0, 10, 30], ["t", 2, 4, 7]]
+
+
+def test_without_following_a_partition_that_is_added_is_left_to_the_next_run() -> None:
+    world = World({0: (0, 10)}, follow=False)
+    offsets = world.begin()
+    world.look(offsets)
+    world.brokers.held["t", 2] = (0, 3)
+    world.look(offsets, kafka_source.REFRESH_SECONDS)
+    assert ranges(offsets, None, offsets.end(100, 1)) == [["t", 0, 0, 10]]
+    # A query that takes the place of this one does not read it either.
+    again = world.begin()
+    world.look(again)
+    assert again.end(100, 1) == {"topics": {"t": {"0": 10}}}
+    # A state of an earlier version may name it, with nothing read.
+    assert ranges(again, None, {"topics": {"t": {"0": 10, "2": 0}}}) == [["t", 0, 0, 10]]
+    with pytest.raises(PenstockError) as caught:
+        ranges(again, None, {"topics": {"t": {"0": 10, "2": 1}}})
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+
+
+def test_without_following_retention_may_delete_what_lies_behind_the_end() -> None:
+    world = World({0: (0, 10), 1: (0, 5)}, follow=False)
+    offsets = world.begin()
+    world.look(offsets)
+    offsets.go_to({"topics": {"t": {"0": 10, "1": 2}}})
+    world.brokers.held["t", 0] = (20, 30)
+    world.look(offsets, kafka_source.REFRESH_SECONDS)
+    assert offsets.available() == 3
+    world.brokers.held["t", 1] = (4, 9)
+    with pytest.raises(PenstockError) as caught:
+        world.look(offsets, kafka_source.REFRESH_SECONDS)
+    assert caught.value.name == "KAFKA_DATA_LOST"
+
+
+def test_a_topic_that_is_left_out_for_a_while_goes_on_where_it_was() -> None:
+    world = World({}, topics=["a", "b"])
+    world.brokers.held = {("a", 0): (0, 10), ("b", 0): (0, 10)}
+    both, position = world.spec, None
+    for spec, wanted in (
+        (both, [["a", 0, 0, 10], ["b", 0, 0, 10]]),
+        (replace(both, topics=("a",)), [["a", 0, 10, 20]]),
+        (both, [["a", 0, 20, 30], ["b", 0, 10, 30]]),
+    ):
+        world.spec = spec
+        offsets = world.begin()
+        if position is not None:
+            offsets.go_to(position)
+        world.look(offsets)
+        end = offsets.end(1_000, 1)
+        assert ranges(offsets, position, end) == wanted
+        position = end
+        world.brokers.held = {one: (0, stop + 10) for one, (_, stop) in world.brokers.held.items()}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +287,9 @@ def test_without_following_it_ends_where_the_topic_ended_when_it_began() -> None
         {"start": {0: -1}},
         {"start": {"other": {0: 1}}},
         {"topics": ["t", "u"], "start": {0: 1}},
-        {"config": {"group.id": "mine"}},
+        {"config": {"enable.auto.commit": True}},
+        {"config": {"group.id": ""}},
+        {"config": {"isolation.level": "some"}},
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:

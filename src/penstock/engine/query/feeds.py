@@ -221,7 +221,8 @@ class SourceFeed:
         #: Whether Spark has said where this stream is: before that, the position says nothing.
         self.found = False
         self.batch = Batch({})
-        #: Which bundle is first goes around, so that small batches do.
+        #: Which bundle is first goes around, so that batches do whose ranges are fewer than the bundles. Others stay: a
+        #: worker may have fetched ahead what comes next of its ranges.
         self._turn = 0
         intake.add(self)
 
@@ -271,8 +272,9 @@ class SourceFeed:
         ranges = self._offsets.ranges(first, json.loads(end), self._seats.instances())
         size = sum(one.size for one in ranges)
         self.batch = Batch({}, size if self._counts_rows else 0, *_born(ranges), work=size)
-        turn, self._turn = self._turn % len(bundles), self._turn + 1
-        bundles = [*bundles[turn:], *bundles[:turn]]
+        if len(ranges) < len(bundles):
+            turn, self._turn = self._turn % len(bundles), self._turn + 1
+            bundles = [*bundles[turn:], *bundles[:turn]]
         # In the order of the rows: so they are published (see message/shares.py).
         shares = []
         parts = runs([one.size for one in ranges], [bundle.instances for bundle in bundles])

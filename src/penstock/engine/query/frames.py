@@ -74,7 +74,7 @@ class Environment:
             self.channels.catalog,
             run_time,
             source.where,
-            prefix=f"{source.spec.notes}/{source.name}/",
+            prefix=f"source/{source.name}/",  # of every kind: Catalog.give_up knows this word
             memory=self.memories.setdefault(source.name, {}),
         )
 

@@ -345,6 +345,14 @@ class OperatorQuery:
         self._runs = self._runs and self.query is None  # one that is only being started runs on
 
     def _stop(self) -> None:
+        try:
+            self._stop_query()
+        finally:
+            for feed in self.feeds:
+                with suppress(Exception):  # the others are closed nevertheless
+                    feed.close()
+
+    def _stop_query(self) -> None:
         if self.query is not None and self.query.isActive:
             settings = self.environment.settings
             longest = max(settings.batch_interval, settings.batch_interval_most / 2)
@@ -353,8 +361,6 @@ class OperatorQuery:
                 time.sleep(0.01)
             self.query.stop()
             self._between_batches(idle=True)  # Spark asks for no further batch, where the last one would be read of
-        for feed in self.feeds:
-            feed.close()
 
 
 def _born(taken: Iterable[Batch]) -> Born | None:

@@ -1,0 +1,70 @@
+"""How the ranges of a source are dealt to bundles, and what the end of a query does to its feeds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.cluster.model import Slot
+from penstock.engine.message.shares import Bundle
+from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.engine.query.query import OperatorQuery
+from penstock.kinds import Offset, Offsets, Range, Unit
+
+
+class Dealt(Seats):
+    """Two bundles; remembers which of them got which ranges."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: [Bundle(Slot("a", index), 1) for index in range(2)], lambda slot: None)
+        self.batches: list[list[tuple[int, list[Any]]]] = []
+
+    def partitions(self, shares: Any) -> Any:
+        self.batches.append([(share.bundle.slot.index, [load for load, _ in share.load["ranges"]]) for share in shares])
+        return []
+
+
+class Partitions(Offsets):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def ranges(self, start: Offset | None, end: Offset, instances: int) -> list[Range]:
+        return [Range(number, 10) for number in range(self.count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (2, [[(0, [0]), (1, [1])]] * 3),  # a partition stays with its worker, which has fetched more of it
+        (1, [[(1, [0])], [(0, [0])], [(1, [0])]]),  # small batches go around
+    ],
+)
+def test_bundles_take_turns_only_where_there_are_fewer_ranges_than_bundles(count: int, wanted: Any) -> None:
+    gate: Any = SimpleNamespace(add=lambda feed: None)
+    seats = Dealt()
+    feed = SourceFeed(Partitions(count), Unit.ROWS, gate, seats)
+    for end in range(3):
+        feed.partitions(None, str(end))
+    assert seats.batches == wanted
+
+
+def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> None:
+    def gone() -> None:
+        raise ConnectionError("the session is gone")
+
+    closed: list[int] = []
+
+    def broken() -> None:
+        closed.append(0)
+        raise OSError("a feed that cannot be closed")
+
+    query: Any = object.__new__(OperatorQuery)
+    query.environment = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.intake = SimpleNamespace(close=lambda: None, in_batch=False)
+    query.query = SimpleNamespace(isActive=True, stop=gone)
+    query.feeds = [SimpleNamespace(close=broken), SimpleNamespace(close=lambda: closed.append(1))]
+    query._runs = True
+    query.stop()
+    assert closed == [0, 1]
