@@ -12,7 +12,6 @@ from steered import check_everything, steered
 
 from penstock import Settings
 from penstock.api.hands import controller_of
-from penstock.api.operations import State
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.policy import Fate
@@ -56,7 +55,7 @@ def test_a_policy_and_a_mapping_of_strangers(local_host: SparkHost, running: Any
             # Asked for by a person, and then by the loop itself.
             done = steering.operations.get(steering.scale_out()["id"])
             assert steering.operations.wait(done, WAIT)
-            assert done.state is State.DONE, done.reason
+            assert done.state is Fate.DONE, done.reason
             assert run.placement.of("tag") == {last: 3}
             controller = controller_of(run, steering, Goal(throughput=1e6), POLICY)
             controller.step()

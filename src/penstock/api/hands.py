@@ -46,7 +46,7 @@ class SteeringHands:
             found = self._steering.operations.get(operation)
         except PenstockError:  # only operations that are over are forgotten
             return Fate.DONE, "it is no longer known"
-        return Fate(str(found.state)), found.reason
+        return found.state, found.reason
 
     def tell(self, kind: EventKind, reason: str) -> None:
         self._run.happened(kind, reason, "controller", self._strategy)

@@ -6,10 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from penstock.api.shapes import outcome_as_json, proposal_as_json
+from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time, shown
 from penstock.errors import PenstockError
@@ -21,21 +21,7 @@ MOST_WAITING = 16
 KEPT = 200
 
 
-class State(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    NOTHING = "nothing to do"
-    ROLLED_BACK = "rolled back"
-    REFUSED = "refused"
-    CANCELLED = "cancelled"
-
-    @property
-    def over(self) -> bool:
-        return self not in (State.WAITING, State.RUNNING)
-
-
-_STATE_OF = {Status.DONE: State.DONE, Status.NOTHING: State.NOTHING, Status.ROLLED_BACK: State.ROLLED_BACK}
+_FATE_OF = {Status.DONE: Fate.DONE, Status.NOTHING: Fate.NOTHING, Status.ROLLED_BACK: Fate.ROLLED_BACK}
 
 
 @dataclass
@@ -50,7 +36,7 @@ class Operation:
     asked_at: float
     #: The id of the event that tells of the request.
     cause: str = ""
-    state: State = State.WAITING
+    state: Fate = Fate.WAITING
     began_at: float | None = None
     ended_at: float | None = None
     proposal: Proposal | None = None
@@ -65,7 +51,7 @@ class Operation:
             "action": self.action,
             "arguments": dict(self.arguments),
             "state": str(self.state),
-            "step": step if self.state is State.RUNNING else "",
+            "step": step if self.state is Fate.RUNNING else "",
             "reason": self.reason,
             "asked_at": shown(self.asked_at),
             "began_at": None if self.began_at is None else shown(self.began_at),
@@ -146,7 +132,7 @@ class Operations:
     def current(self) -> Operation | None:
         """The one that is being carried out."""
         with self._changed:
-            return next((one for one in self._known.values() if one.state is State.RUNNING), None)
+            return next((one for one in self._known.values() if one.state is Fate.RUNNING), None)
 
     def step(self) -> str:
         """What is being done for it."""
@@ -161,9 +147,9 @@ class Operations:
         """One that waits never begins; one that is carried out is rolled back, if its step lets go."""
         operation = self.get(number)
         with self._changed:
-            if operation.state is State.WAITING:
+            if operation.state is Fate.WAITING:
                 self._waiting.remove(operation)
-                self._end(operation, State.CANCELLED)
+                self._end(operation, Fate.CANCELLED)
                 return operation
             if operation.state.over:
                 raise PenstockError(
@@ -180,9 +166,9 @@ class Operations:
         with self._changed:
             self.closing = True
             while self._waiting:
-                self._end(self._waiting.popleft(), State.CANCELLED)
+                self._end(self._waiting.popleft(), Fate.CANCELLED)
             for one in self._known.values():
-                one.cancelled |= one.state is State.RUNNING
+                one.cancelled |= one.state is Fate.RUNNING
             self._changed.notify_all()
         while self._thread.is_alive():
             if self.current is not None:
@@ -194,11 +180,11 @@ class Operations:
             try:
                 operation.proposal = operation.propose()
                 operation.outcome = self._carry_out(operation)
-                state = _STATE_OF[operation.outcome.status]
+                state = _FATE_OF[operation.outcome.status]
             except PenstockError as problem:
-                operation.error, state = problem, State.REFUSED
+                operation.error, state = problem, Fate.REFUSED
             except Exception as problem:  # a bug must not end the thread that everybody waits for
-                operation.error, state = _internal(problem), State.REFUSED
+                operation.error, state = _internal(problem), Fate.REFUSED
             with self._changed:
                 self._end(operation, state)
             self._told(operation)
@@ -209,11 +195,11 @@ class Operations:
             if not self._waiting:
                 return None
             operation = self._waiting.popleft()
-            operation.state, operation.began_at = State.RUNNING, self._clock()
+            operation.state, operation.began_at = Fate.RUNNING, self._clock()
             self._changed.notify_all()
             return operation
 
-    def _end(self, operation: Operation, state: State) -> None:
+    def _end(self, operation: Operation, state: Fate) -> None:
         operation.state, operation.ended_at = state, self._clock()
         self._changed.notify_all()
 

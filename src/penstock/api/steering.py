@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.api.decisions import Decisions
-from penstock.api.operations import Operation, Operations, State
+from penstock.api.operations import Operation, Operations
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.api.status import status_of
 from penstock.autoscaler.effect import EndedOperation, Measuring
 from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
-from penstock.autoscaler.policy import View, view_of
+from penstock.autoscaler.policy import Fate, View, view_of
 from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
 from penstock.clock import meant, shown, wall_time
 from penstock.cluster.model import Placement, Slot
@@ -342,7 +342,7 @@ class Steering:
         return outcome
 
     def _ended(self, operation: Operation) -> None:
-        if operation.state is State.DONE and operation.began_at is not None:
+        if operation.state is Fate.DONE and operation.began_at is not None:
             self._measuring.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
             )

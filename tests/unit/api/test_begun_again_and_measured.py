@@ -8,9 +8,10 @@ import pytest
 from fake_steering import PROPOSAL
 from monitor_fakes import CLUSTER, DEFINITION
 
-from penstock.api.operations import Operation, State
+from penstock.api.operations import Operation
 from penstock.api.steering import Steering
 from penstock.autoscaler.effect import EndedOperation, Measuring
+from penstock.autoscaler.policy import Fate
 from penstock.clock import run_time
 from penstock.monitor.events import Event
 from penstock.plans.enacting import Outcome, Status
@@ -35,7 +36,7 @@ def told(run: RecordingTopology) -> list[Event]:
 
 def operation() -> Operation:
     made = Operation(1, "scale-out", {}, lambda: PROPOSAL, run_time(), cause="7")
-    made.proposal, made.began_at, made.state = PROPOSAL, run_time(), State.RUNNING
+    made.proposal, made.began_at, made.state = PROPOSAL, run_time(), Fate.RUNNING
     return made
 
 

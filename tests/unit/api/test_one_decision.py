@@ -12,7 +12,6 @@ from monitor_fakes import A0, B0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock import PenstockError, Settings
 from penstock.api.hands import SteeringHands
-from penstock.api.operations import State
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.policy import Fate, decide, policy
@@ -101,7 +100,7 @@ def decided(steering: Steering) -> Proposal:
 def test_what_was_checked_is_what_is_carried_out(run: FakeRun, steering: Steering) -> None:
     operation = steering.operations.get(steering.scale_out()["id"])
     assert steering.operations.wait(operation, WAIT)
-    assert operation.state is State.DONE
+    assert operation.state is Fate.DONE
     assert run.snapshots == 1, "the check of the request and the operation are one decision"
     assert run.cluster.names == ("a", "b", "c")
 
@@ -120,7 +119,7 @@ def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, s
     run.engine.meanwhile = lambda call: None
     go_on.set()
     assert steering.operations.wait(second, WAIT)
-    assert [first.state, second.state] == [State.DONE, State.DONE]
+    assert [first.state, second.state] == [Fate.DONE, Fate.DONE]
     assert run.snapshots == 2
     assert run.cluster.names == ("a", "b", "c", "d")
 

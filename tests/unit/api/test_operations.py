@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from fake_steering import PROPOSAL
 
-from penstock.api.operations import MOST_WAITING, Operation, Operations, State
+from penstock.api.operations import MOST_WAITING, Operation, Operations
+from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.errors import PenstockError
 from penstock.plans.enacting import Outcome, Status
@@ -24,7 +25,7 @@ class Work:
         self.cancelled = threading.Event()
         self.began: list[int] = []
         self.at_once = 0
-        self.ended: list[State] = []
+        self.ended: list[Fate] = []
 
     def carry_out(self, operation: Operation) -> Outcome:
         self.began.append(operation.id)
@@ -67,8 +68,8 @@ def test_one_after_the_other_in_the_order_of_requests(operations: Operations, wo
     work.free.set()
     assert all(operations.wait(one, WAIT) for one in all_of_them)
     assert work.began == [one.id for one in all_of_them] == [1, 2, 3, 4, 5]
-    assert {one.state for one in all_of_them} == {State.DONE}
-    assert work.ended == [State.DONE] * 5
+    assert {one.state for one in all_of_them} == {Fate.DONE}
+    assert work.ended == [Fate.DONE] * 5
 
 
 def test_the_one_under_way_is_visible_with_its_step(operations: Operations, work: Work) -> None:
@@ -97,7 +98,7 @@ def test_one_that_waits_is_dropped(operations: Operations, work: Work) -> None:
     first, second = submit(operations), submit(operations)
     while operations.current is not first:
         pass
-    assert operations.cancel(second.id).state is State.CANCELLED
+    assert operations.cancel(second.id).state is Fate.CANCELLED
     work.free.set()
     assert operations.wait(first, WAIT)
     assert work.began == [first.id]
@@ -109,7 +110,7 @@ def test_one_under_way_is_rolled_back(operations: Operations, work: Work) -> Non
         pass
     operations.cancel(first.id)
     assert operations.wait(first, WAIT)
-    assert first.state is State.ROLLED_BACK
+    assert first.state is Fate.ROLLED_BACK
 
 
 def test_one_that_is_over_cannot_be_cancelled(operations: Operations, work: Work) -> None:
@@ -133,7 +134,7 @@ def test_what_is_refused_says_why_and_the_next_is_carried_out(operations: Operat
     second = operations.submit("scale-in", {}, broken)
     third = submit(operations)
     assert operations.wait(third, WAIT)
-    assert (first.state, second.state, third.state) == (State.REFUSED, State.REFUSED, State.DONE)
+    assert (first.state, second.state, third.state) == (Fate.REFUSED, Fate.REFUSED, Fate.DONE)
     assert first.as_json()["error"]["error"] == "LAST_MACHINE"
     assert second.as_json()["reason"] == "INTERNAL: ZeroDivisionError: a bug."
 
@@ -144,7 +145,7 @@ def test_nothing_to_do_is_a_state(operations: Operations, work: Work, monkeypatc
     )
     first = submit(operations)
     assert operations.wait(first, WAIT)
-    assert (first.state, first.as_json()["reason"]) == (State.NOTHING, "it is so already")
+    assert (first.state, first.as_json()["reason"]) == (Fate.NOTHING, "it is so already")
 
 
 def test_too_many_are_refused(operations: Operations, work: Work) -> None:
@@ -163,7 +164,7 @@ def test_closing_drops_what_waits_and_rolls_back_what_is_under_way(operations: O
     while operations.current is not first:
         pass
     operations.close()
-    assert (first.state, second.state) == (State.ROLLED_BACK, State.CANCELLED)
+    assert (first.state, second.state) == (Fate.ROLLED_BACK, Fate.CANCELLED)
     with pytest.raises(PenstockError) as error:
         submit(operations)
     assert error.value.name == "STOPPING"
