@@ -33,15 +33,20 @@ def traced(what: str, *errors: type[BaseException], level: int = logging.WARNING
         LOGGER.log(level, "%s: %s: %s", what, type(error).__name__, error, exc_info=True)
 
 
+class _QuietFile(logging.handlers.RotatingFileHandler):
+    """A log that cannot be written, on a full disk or in a folder that is gone, is nothing to print about."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Python would print a traceback to standard error."""
+
+
 class LogFile:
     """The log in a folder while it is open, from INFO on; only its owner can read it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        self._handler = logging.handlers.RotatingFileHandler(
-            self.path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=True
-        )
+        self._handler = _QuietFile(self.path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._handler.setFormatter(logging.Formatter(_FORMAT))
         self._handler.setLevel(logging.INFO)
         LOGGER.addHandler(self._handler)

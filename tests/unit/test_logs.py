@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from penstock.engine.state.folder import StateFolder
-from penstock.logs import FILE, LOGGER, traced
+from penstock.logs import FILE, LOGGER, LogFile, traced
 
 
 def test_a_problem_is_written_down_with_its_traceback_while_the_folder_is_held(tmp_path: Path, capfd) -> None:
@@ -47,3 +48,16 @@ def test_no_handler_stays_behind(tmp_path: Path) -> None:
     StateFolder.hold(str(tmp_path)).release()
     StateFolder.hold(None).release()
     assert LOGGER.handlers == before
+
+
+def test_a_log_whose_folder_is_gone_says_nothing_on_the_terminal(tmp_path: Path, capfd) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = LogFile(folder)
+    try:
+        shutil.rmtree(folder)
+        with traced("the session could not be stopped", OSError):
+            raise OSError("it is gone")
+    finally:
+        log.close()
+    assert capfd.readouterr() == ("", "")
