@@ -69,8 +69,8 @@ class Channels:
         self._readers = {channel: tuple(readers.get(channel, ())) for channel in {**writers, **readers}}
         self._bound = bound
         #: Guards all that follows; notified when a batch is published, for those who did not say who they are.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
         #: The same lock, by operator: notified when a batch is published that concerns it.
         self._concerned: dict[str, threading.Condition] = {}
         self._indexes: dict[str, ChannelIndex] = {}
@@ -147,7 +147,7 @@ class Channels:
         if not operator:
             return self._changed
         if operator not in self._concerned:
-            self._concerned[operator] = threading.Condition(self._lock)
+            self._concerned[operator] = threading.Condition(self.lock)
         return self._concerned[operator]
 
     def _notify_concerned(self, written: Iterable[str], read: Iterable[str]) -> None:
@@ -306,6 +306,11 @@ class SeenChannels:
 
     channels: Channels
     operator: str
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What guards all channels. Whoever waits holds it while the predicate is evaluated."""
+        return self.channels.lock
 
     def full(self, channel: str) -> bool:
         return self.channels.full(channel)

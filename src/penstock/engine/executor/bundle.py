@@ -35,7 +35,8 @@ def run(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     program = packed.unpack()
     for batch in batches:
         for descriptor in batch.column(0):
-            yield _as_batch(_Bundle(program, Descriptor.parse(descriptor.as_py())).run())
+            share = Descriptor.parse(descriptor.as_py())
+            yield _as_batch(Bundle(program, share, *worker.running_task()).run())
 
 
 def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,9 +56,9 @@ def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[
     worker.prepare()
     program = packed.unpack()
     started = time.perf_counter()
-    _, partition = worker.running_task()
+    batch, partition = worker.running_task()
     share = Descriptor(slot=f"task/{partition}", instances=1, pieces=(), load=None)
-    yield _as_batch(_Bundle(program, share, started).take_rows(batches))
+    yield _as_batch(Bundle(program, share, batch, partition, started).take_rows(batches))
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,12 +74,17 @@ def _as_batch(reports: Sequence[BundleReport]) -> pa.RecordBatch:
     return pa.record_batch([pa.array([one.as_json() for one in reports], pa.binary())], schema=REPORT_SCHEMA)
 
 
-class _Bundle:
+class Bundle:
     """One share of one micro-batch, from reading it to the reports: one of every operator in the chain."""
 
-    def __init__(self, program: Program, descriptor: Descriptor, started: float | None = None) -> None:
+    def __init__(
+        self, program: Program, descriptor: Descriptor, batch: int, partition: int, started: float | None = None
+    ) -> None:
+        """`partition` tells the shares of a batch apart."""
         self.program = program
         self.descriptor = descriptor
+        self.batch = batch
+        self.partition = partition
         self.started = started if started is not None else time.perf_counter()
         #: By instance, what it did in each stage.
         self.works: list[list[Work]] = []
@@ -121,7 +127,7 @@ class _Bundle:
         return self._reports(writer)
 
     def _writer(self) -> BundleWriter:
-        return BundleWriter(self.program.store, self.descriptor.slot, *worker.running_task(), self.born)
+        return BundleWriter(self.program.store, self.descriptor.slot, self.batch, self.partition, self.born)
 
     def _reports(self, writer: BundleWriter) -> list[BundleReport]:
         """Of every stage, in their order: what is not written yet is written here."""

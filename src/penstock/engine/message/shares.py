@@ -36,6 +36,8 @@ class Bundle:
 
     slot: Slot
     instances: int
+    #: The how-manieth of the operator's tasks on that slot.
+    index: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def bundles_of(slots: Mapping[Slot, int]) -> list[Bundle]:
     for slot, instances in sorted(slots.items()):
         processes = min(instances, slot.cores)
         for index in range(processes):
-            bundles.append(Bundle(slot, part(instances, index, processes)))
+            bundles.append(Bundle(slot, part(instances, index, processes), index))
     return bundles
 
 

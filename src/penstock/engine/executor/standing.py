@@ -1,0 +1,73 @@
+"""A bundle that stands, inside a Spark task: it takes share after share from the driver until its turn is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+import pyarrow as pa
+
+from penstock.engine.executor import worker
+from penstock.engine.executor.bundle import Bundle
+from penstock.engine.message import wire
+from penstock.engine.message.program import PackedProgram, Program
+from penstock.engine.message.shares import Descriptor
+from penstock.engine.message.wire import Address
+
+
+def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the Spark task does: one row for every seat, with how many shares were done on it."""
+    worker.prepare()
+    program = packed.unpack()
+    for batch in batches:
+        for seat in batch.column(0):
+            done = _Standing(program, address, seat.as_py()).run()
+            yield pa.record_batch([pa.array([str(done).encode()], pa.binary())], names=["done"])
+
+
+class _Standing:
+    """One seat, from taking it to leaving it."""
+
+    def __init__(self, program: Program, address: Address, seat: bytes) -> None:
+        self._program = program
+        self._seat = seat
+        self._connection: Connection = wire.connect(address)
+        #: Held while something is sent: signs of life come from a thread of their own.
+        self._sending = threading.Lock()
+        self._working = threading.Event()
+        self._left = threading.Event()
+
+    def run(self) -> int:
+        done = 0
+        self._connection.send_bytes(self._seat)
+        with self._connection, self._alive():
+            while (work := wire.receive_work(self._connection)) is not None:
+                self._working.set()
+                descriptor = Descriptor.parse(work.descriptor)
+                reports = Bundle(self._program, descriptor, work.batch, work.part).run()
+                self._working.clear()
+                with self._sending:
+                    wire.send_reports(self._connection, [one.as_json() for one in reports])
+                done += 1
+        return done
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._say_so, name="alive", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._left.set()
+            thread.join()
+
+    def _say_so(self) -> None:
+        while not self._left.wait(wire.ALIVE_SECONDS):
+            if self._working.is_set():
+                with self._sending:
+                    try:
+                        wire.send_alive(self._connection)
+                    except OSError:
+                        return  # the driver has given this bundle up: it will find out when it reports

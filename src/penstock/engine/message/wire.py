@@ -1,0 +1,122 @@
+"""How a standing bundle and the driver talk: over a TCP connection on which both have proved that they know a random
+key. What they exchange is JSON and bytes that are parsed, never a pickle.
+
+A bundle says once which seat it takes. Then the driver sends work, the bundle answers with the reports of that work, and
+so on, until the driver says that the turn is over. While it works, a bundle says from time to time that it is alive: one
+that is stopped or cut off is silent, and its work is given to another.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection
+
+#: Seconds between two signs of life of a bundle that works.
+ALIVE_SECONDS = 1.0
+_ALIVE, _REPORTS = b"a", b"r"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the driver listens, and the key that both sides must know. It travels in Spark's own closure."""
+
+    host: str
+    port: int
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Address({self.host}:{self.port})"  # nobody prints the key
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Which place a bundle takes: of which query, in which turn, and the how-manieth of its bundles."""
+
+    query: str
+    turn: int
+    index: int
+    slot: str
+    instances: int
+
+    def as_text(self) -> bytes:
+        return json.dumps(vars(self)).encode()
+
+    @staticmethod
+    def parse(text: bytes) -> Seat:
+        fields = json.loads(text)
+        seat = Seat(**fields)
+        if not (isinstance(seat.query, str) and isinstance(seat.turn, int) and isinstance(seat.index, int)):
+            raise ValueError("a seat is a query, a turn and an index")
+        return seat
+
+
+@dataclass(frozen=True)
+class Work:
+    """One share of one batch, on its way to a bundle."""
+
+    batch: int
+    #: The how-manieth share of the batch.
+    part: int
+    descriptor: bytes
+
+    def as_text(self) -> bytes:
+        return b"%d %d " % (self.batch, self.part) + self.descriptor
+
+    @staticmethod
+    def parse(text: bytes) -> Work:
+        batch, part, descriptor = text.split(b" ", 2)
+        return Work(int(batch), int(part), descriptor)
+
+
+def connect(address: Address) -> Connection:
+    """A bundle's connection to the driver."""
+    connection = Client((address.host, address.port), authkey=address.key)
+    without_delay(connection)
+    return connection
+
+
+def without_delay(connection: Connection) -> None:
+    """Messages are small and wait for an answer: the operating system must not collect them."""
+    with suppress(OSError), socket.socket(fileno=socket.dup(connection.fileno())) as own:
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+# What the driver says
+
+
+def send_work(connection: Connection, work: Work | None) -> None:
+    """None: the turn is over."""
+    connection.send_bytes(b"" if work is None else work.as_text())
+
+
+def receive_work(connection: Connection) -> Work | None:
+    text = connection.recv_bytes()
+    return Work.parse(text) if text else None
+
+
+# What a bundle says
+
+
+def send_alive(connection: Connection) -> None:
+    connection.send_bytes(_ALIVE)
+
+
+def send_reports(connection: Connection, reports: Sequence[bytes]) -> None:
+    connection.send_bytes(_REPORTS + b"[" + b",".join(reports) + b"]")
+
+
+def receive_reports(connection: Connection, patience: float) -> bytes:
+    """The reports of the work that was sent last, as a JSON list. Raises TimeoutError when the bundle has not said for
+    so many seconds that it is alive."""
+    while True:
+        if not connection.poll(patience):
+            raise TimeoutError(f"the bundle has said nothing for {patience:g} s")
+        text = connection.recv_bytes()
+        if text[:1] == _REPORTS:
+            return text[1:]
+        if text != _ALIVE:
+            raise ValueError("a bundle says that it is alive, or it reports")

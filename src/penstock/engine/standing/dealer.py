@@ -1,0 +1,404 @@
+"""Who works on what: the open batches of one query, dealt share by share to the bundles that stand.
+
+A bundle asks for work when it has none (pull): a faster one asks sooner, so each slot gets rows in proportion to what it
+carries. A batch is cut when somebody asks, of what waits then. Where any bundle may have any rows, a batch is one share
+for whoever asked. Where keys belong to bundles, or all get all rows, it is one share for each.
+
+Batches are published in the order in which they were cut, so a channel has its rows in the order of the rows that they
+were made of, and one position says how far an operator has read. A bundle does not wait for that: it goes on with the
+next share. The share of a bundle that is gone goes to another one, and what the lost bundle may still say is refused.
+
+No Spark, no sockets: whoever speaks for a bundle calls `take`, which waits, and `done`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any, Protocol
+
+from penstock.channels.log import SeenChannels
+from penstock.engine.message.shares import Bundle, Share
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.pacing import Pacer
+from penstock.engine.standing.gate import Gate
+from penstock.monitor.report import BundleReport
+
+#: Open batches for each bundle: how far the others may run ahead of one that is slow.
+AHEAD = 4
+#: Rows that are not worth another share.
+FEW_ROWS = 256
+#: The longest that a bundle which waits goes without a look at what no channel tells: a folder, a broker.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class CutBatch:
+    """What a batch reads, and how that is shared out."""
+
+    #: The account of it, for the reports.
+    read: Batch
+    shares: tuple[Share, ...]
+    #: Where each input ends after this batch.
+    ends: dict[str, Any]
+
+
+class Supply(Protocol):
+    """What the dealer asks of a feed. One thread at a time looks or cuts, and nobody holds a lock meanwhile."""
+
+    #: Whether any bundle may have any of the rows.
+    any_bundle: bool
+
+    def look(self) -> None:
+        """Find out what is there, where that may take a while."""
+
+    def available(self) -> int:
+        """How much could be read now, in what the pacer counts. Quick: the channels' lock is held."""
+
+    def due_in(self) -> float | None:
+        """Seconds until there may be more without anything being published; None if that never happens."""
+
+    def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+        """The next batch, of about so much, for these bundles; None if there is nothing to read after all."""
+
+    def go_back(self) -> None:
+        """What was cut and not published will be cut again."""
+
+
+@dataclass(eq=False)
+class OpenBatch:
+    """A batch that was cut and is not published."""
+
+    number: int
+    cut: CutBatch
+    turn: int
+    #: When it was cut, of the monotonic clock.
+    started: float
+    reports: list[tuple[BundleReport, ...] | None] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return None not in self.reports
+
+
+@dataclass(eq=False)
+class Dealt:
+    """One share of an open batch, which one bundle works on or will."""
+
+    batch: OpenBatch
+    part: int
+    share: Share
+
+
+@dataclass(eq=False)
+class Standing:
+    """A bundle that stands: which one of which turn, what it works on, and how fast it is."""
+
+    turn: int
+    index: int
+    bundle: Bundle
+    pacer: Pacer
+    work: Dealt | None = None
+    taken_at: float = 0.0
+    #: Whether it waits for work.
+    asks: bool = False
+    #: Whether it is gone, or another one has taken its seat: nothing that it says counts any more.
+    gone: bool = False
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        return self.turn, self.index
+
+
+class Dealer(Gate):
+    """Of one query. What it knows is guarded by the channels' lock, which is also what waiting bundles are woken by."""
+
+    def __init__(
+        self,
+        channels: SeenChannels,
+        outputs: Sequence[str],
+        pacer: Callable[[], Pacer],
+        linger: float,
+        publish: Callable[[Sequence[OpenBatch]], None],
+        *,
+        throttle: bool = True,
+        first_batch: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(channels, outputs, throttle=throttle)
+        self._pacer = pacer
+        self._linger = linger
+        self._publish = publish
+        self._clock = clock
+        self._supply: Supply | None = None
+        self._next_batch = first_batch
+        #: The turn that gets new batches, and its bundles.
+        self._turn = -1
+        self._bundles: tuple[Bundle, ...] = ()
+        self._stands: dict[tuple[int, int], Standing] = {}
+        self._open_batches: deque[OpenBatch] = deque()
+        #: Shares that nobody works on: for anyone, and by seat those that are for one bundle only.
+        self._for_anyone: deque[Dealt] = deque()
+        self._for_one: dict[tuple[int, int], deque[Dealt]] = {}
+        #: Whether some thread looks or cuts, and whether one publishes.
+        self._cutting = False
+        self._publishing = False
+        self._last_cut = 0.0
+        self._ended = False
+
+    def feed_from(self, supply: Supply) -> None:
+        self._supply = supply
+
+    # Bundles come and go
+
+    def stand(self, turn: int, index: int, bundle: Bundle) -> Standing:
+        """A bundle is there. If there was one on its seat, that one is given up: Spark has started the task again."""
+        standing = Standing(turn, index, bundle, self._pacer())
+        with self._channels.lock:
+            before = self._stands.get(standing.seat)
+            if before is not None:
+                standing.pacer = before.pacer
+                self._give_up(before)
+            self._stands[standing.seat] = standing
+            self._channels.notify()
+        return standing
+
+    def lost(self, standing: Standing) -> None:
+        """A bundle is gone, or has been silent for too long."""
+        with self._channels.lock:
+            self._give_up(standing)
+            if self._stands.get(standing.seat) is standing:
+                del self._stands[standing.seat]
+            self._channels.notify()
+
+    def stands(self, turn: int) -> int:
+        """How many bundles of a turn are there."""
+        with self._channels.lock:
+            return sum(one.turn == turn for one in self._stands.values())
+
+    def serve(self, turn: int, bundles: Sequence[Bundle]) -> None:
+        """From now on batches are for the bundles of this turn; those of the turns before leave when they have done what
+        is theirs. What was for a bundle that is gone is cut anew."""
+        with self._channels.lock:
+            self._turn, self._bundles = turn, tuple(bundles)
+            nobody = [seat for seat, queue in self._for_one.items() if queue and seat not in self._stands]
+            if nobody:
+                self._start_anew()
+            self._channels.notify()
+
+    def end(self) -> None:
+        """All bundles leave, whatever waits for them."""
+        with self._channels.lock:
+            self._ended = True
+            self._channels.notify()
+
+    # Work
+
+    def take(self, standing: Standing) -> Dealt | None:
+        """The next share for a bundle, for which this may wait; None: it is to leave."""
+        found: Dealt | None = None
+        leaves = may_cut = False
+
+        def over() -> bool:
+            nonlocal found, leaves, may_cut
+            found = self._waiting_for(standing)
+            if found is None:
+                leaves = self._leaves(standing)
+                may_cut = not leaves and self._may_cut(standing)
+            return found is not None or leaves or may_cut
+
+        standing.asks = True
+        try:
+            while True:
+                self._look()
+                self._channels.wait(over, self._patience())
+                if found is not None or leaves:
+                    return found
+                if may_cut:
+                    self._cut(standing)
+        finally:
+            standing.asks = False
+
+    def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
+        """A bundle has done its share; False if its result is not wanted any more. What is complete is published."""
+        with self._channels.lock:
+            dealt, standing.work = standing.work, None
+            if dealt is None or standing.gone:
+                return False
+            dealt.batch.reports[dealt.part] = reports
+            rows = sum(one.rows_in for one in reports[:1])
+            busy = sum(one.busy for one in reports)
+            waiting = self._supply.available() if self._supply is not None else 0
+            standing.pacer.observe(rows, self._clock() - standing.taken_at, busy, waiting)
+        self._publish_complete()
+        return True
+
+    # What it looks like
+
+    @property
+    def in_batch(self) -> bool:
+        return bool(self._open_batches)
+
+    @property
+    def idle(self) -> bool:
+        """No batch is open. Whether there are rows to come, the feed knows."""
+        return not self._open_batches
+
+    @property
+    def started(self) -> float | None:
+        """When the oldest open batch was cut."""
+        with self._channels.lock:
+            return self._open_batches[0].started if self._open_batches else None
+
+    # Parts of the above, with the lock held
+
+    def _give_up(self, standing: Standing) -> None:
+        standing.gone = True
+        dealt, standing.work = standing.work, None
+        if dealt is not None and dealt.batch in self._open_batches:
+            self._put_back(dealt, standing.seat)
+
+    def _put_back(self, dealt: Dealt, seat: tuple[int, int]) -> None:
+        if self._supply is None or self._supply.any_bundle:
+            self._for_anyone.appendleft(dealt)
+            return
+        self._for_one.setdefault(seat, deque()).appendleft(dealt)
+        if seat[0] < self._turn:
+            self._start_anew()  # nobody will come to this seat again
+
+    def _start_anew(self) -> None:
+        """Forget what was cut and not published: it will be cut again. What is being published stays."""
+        kept = self._complete() if self._publishing else []
+        dropped = list(self._open_batches)[len(kept) :]
+        if dropped and self._supply is not None:
+            self._next_batch = dropped[0].number
+            self._open_batches = deque(kept)
+            self._supply.go_back()
+        self._for_anyone.clear()
+        self._for_one.clear()
+        for one in self._stands.values():
+            one.work = None
+
+    def _complete(self) -> list[OpenBatch]:
+        """The batches that can be published: those before which none is incomplete."""
+        return list(takewhile(lambda one: one.complete, self._open_batches))
+
+    def _waiting_for(self, standing: Standing) -> Dealt | None:
+        queue = self._for_one.get(standing.seat)
+        if not queue and standing.turn == self._turn:
+            queue = self._for_anyone
+        if not queue or standing.gone or self._ended:
+            return None
+        dealt = queue.popleft()
+        dealt.share = replace(dealt.share, bundle=standing.bundle)
+        standing.work, standing.taken_at = dealt, self._clock()
+        return dealt
+
+    def _leaves(self, standing: Standing) -> bool:
+        return self._ended or standing.gone or standing.turn < self._turn
+
+    def _may_cut(self, standing: Standing) -> bool:
+        supply = self._supply
+        if supply is None or self._cutting or standing.turn != self._turn or not self.lets_in():
+            return False
+        if len(self._open_batches) >= AHEAD * len(self._bundles):
+            return False
+        if not supply.any_bundle and self._open_batches and self._open_batches[0].turn != self._turn:
+            return False  # keys change hands only when what was read of them before is published
+        rows = supply.available()
+        return rows > 0 and (rows >= self._bound(standing) or self._clock() >= self._earliest_cut())
+
+    def _bound(self, standing: Standing) -> int:
+        """The most that the next batch may read."""
+        supply = self._supply
+        if supply is None or supply.any_bundle:
+            return standing.pacer.bound()
+        instances = sum(bundle.instances for bundle in self._bundles)
+        here = [one for one in self._stands.values() if one.turn == self._turn]
+        return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in here)
+
+    def _earliest_cut(self) -> float:
+        return 0.0 if self.nothing_more else self._last_cut + self._linger
+
+    # Parts of the above, without the lock
+
+    def _look(self) -> None:
+        supply = self._supply
+        with self._channels.lock:
+            if supply is None or self._cutting or not self.is_open:
+                return
+            self._cutting = True
+        try:
+            supply.look()
+        finally:
+            with self._channels.lock:
+                self._cutting = False
+
+    def _cut(self, standing: Standing) -> None:
+        """Cut a batch: under the eyes of nobody else, because that may take a look at files."""
+        supply = self._supply
+        with self._channels.lock:
+            if supply is None or not self._may_cut(standing):
+                return
+            self._cutting = True
+            self.held_back, self.found_no_room = self.found_no_room, False
+            most, bundles, turn = self._bound(standing), self._bundles, self._turn
+            if supply.any_bundle:
+                bundles = (standing.bundle,)
+                asking = sum(one.bundle.instances for one in self._stands.values() if one.asks and one.turn == turn)
+                fair = -(-supply.available() * standing.bundle.instances // max(asking, 1))
+                most = min(most, max(fair, FEW_ROWS))
+        cut = None
+        try:
+            cut = supply.cut(most, bundles)
+        finally:
+            with self._channels.lock:
+                self._cutting = False
+                if cut is not None:
+                    self._deal(cut, turn)
+                self._channels.notify()
+
+    def _deal(self, cut: CutBatch, turn: int) -> None:
+        batch = OpenBatch(self._next_batch, cut, turn, self._clock(), [None] * len(cut.shares))
+        self._next_batch, self._last_cut = batch.number + 1, batch.started
+        self._open_batches.append(batch)
+        for part, share in enumerate(cut.shares):
+            dealt = Dealt(batch, part, share)
+            if self._supply is not None and self._supply.any_bundle:
+                self._for_anyone.append(dealt)
+            else:
+                seat = turn, self._bundles.index(share.bundle)
+                self._for_one.setdefault(seat, deque()).append(dealt)
+
+    def _patience(self) -> float:
+        """How long to wait before the next look."""
+        supply, now = self._supply, self._clock()
+        if supply is None or not self.is_open or self.paused:
+            return PATIENCE
+        times = [PATIENCE]
+        if (due := supply.due_in()) is not None:
+            times.append(due)
+        if supply.available():
+            times.append(self._earliest_cut() - now)
+        return max(min(times), 0.001)
+
+    def _publish_complete(self) -> None:
+        """Publish what is complete, in order. One thread does it, for all who come meanwhile."""
+        while True:
+            with self._channels.lock:
+                ready = [] if self._publishing else self._complete()
+                if not ready:
+                    return
+                self._publishing = True
+            try:
+                self._publish(ready)
+            finally:
+                with self._channels.lock:
+                    self._publishing = False
+            with self._channels.lock:
+                for one in ready:
+                    self._open_batches.remove(one)
+                self._channels.notify()

@@ -1,0 +1,237 @@
+"""One operator, or a chain of operators, whose bundles stand: its life from start to stop, turn after turn."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+
+from penstock.clock import run_time
+from penstock.engine.executor import standing
+from penstock.engine.executor.readers import SourceReader
+from penstock.engine.message.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors
+from penstock.engine.message.program import PackedProgram
+from penstock.engine.message.wire import Seat
+from penstock.engine.query.batch_reports import FinishedBatch
+from penstock.engine.query.context import RunContext
+from penstock.engine.query.frames import channel_input
+from penstock.engine.query.pacing import pacer_of
+from penstock.engine.query.programs import Programs
+from penstock.engine.query.publication import Publisher
+from penstock.engine.query.seats import Seats
+from penstock.engine.standing.dealer import Dealer, OpenBatch, Standing
+from penstock.engine.standing.server import BundleServer
+from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
+from penstock.engine.standing.turn import Places, Turn
+from penstock.engine.state.agreement import last_batch
+from penstock.errors import PenstockError
+from penstock.logs import LOGGER, traced
+from penstock.topology.definition import Operator, Source
+
+#: How often somebody who waits looks again.
+POLL = 0.01
+#: The bundles of a new turn may take so long to come before the turn begins without those that are missing.
+STAND_SECONDS = 15.0
+#: How often it is looked whether the bundles are to run elsewhere, if nobody says so.
+LOOK_SECONDS = 0.5
+#: Seconds before a turn is begun again after one that failed.
+AGAIN_SECONDS = 0.2
+
+
+class StandingQuery:
+    """The life of a query: it is started with its gate closed, opened, drained and stopped."""
+
+    def __init__(
+        self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer
+    ) -> None:
+        self.chain = tuple(chain)
+        self.operator = operator = self.chain[0]
+        self.context = context
+        self.seats = seats
+        self.failure: PenstockError | None = None
+        self.lost_executors = False
+        self.no_room = False
+        self._server = server
+        self._stopping = False
+        self._failing = threading.Lock()
+        self._name = ""
+        self._publisher = Publisher(self.chain, context)
+        settings, name = context.settings, operator.name
+        newest = context.channels.last_batch(name)
+        self.dealer = Dealer(
+            context.channels.seen_by(name),
+            context.written_by(self.chain),
+            functools.partial(pacer_of, operator, settings),
+            settings.batch_linger,
+            self._publish,
+            throttle=settings.backlog_policy == "throttle",
+            first_batch=0 if newest is None else newest + 1,
+        )
+        self.intake = self.dealer
+        self.supply: ChannelSupply | SourceSupply | None = None
+        self._program: PackedProgram | None = None
+        self._turn: Turn | None = None
+        self._turns = 0
+        self._changed = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
+
+    @property
+    def feeds(self) -> list[ChannelSupply | SourceSupply]:
+        return [] if self.supply is None else [self.supply]
+
+    # Starting
+
+    def start(self) -> None:
+        """Start the first turn. No row gets in before `intake.open()`."""
+        operator, context = self.operator, self.context
+        for channel in context.written_by(self.chain):
+            context.channels.written_by(channel, operator.name)
+        programs = Programs(self.chain, context)
+        if isinstance(operator, Source):
+            spec = operator.spec
+            offsets = spec.offsets(context.place_of_source(operator))
+            published = last_batch(context.channels.catalog, operator.name).ends.get("0")
+            self.supply = SourceSupply(offsets, spec.unit, published, lambda: self.dealer.closed)
+            program = programs.whole(SourceReader(spec))
+        else:
+            streams = context.definition.inputs_of(operator.name)
+            inputs = [channel_input(context, stream) for stream in streams]
+            self.supply = ChannelSupply(operator.name, inputs, context.channels, context.settings.batch_bytes)
+            program = programs.whole(programs.channel_reader(streams))
+        self._program = program.pack()
+        self.dealer.feed_from(self.supply)
+        self._name = self._server.add(self)
+        self._keeper.start()
+
+    # Turns
+
+    def placed_anew(self) -> None:
+        """Where the bundles are to run may have changed."""
+        self._changed.set()
+
+    def _keep_turns(self) -> None:
+        while not self._stopping:
+            self._changed.clear()
+            try:
+                self._keep_turn()
+            except Exception as error:
+                self.fail(error)
+                return
+            self._changed.wait(LOOK_SECONDS)
+
+    def _keep_turn(self) -> None:
+        turn, places = self._turn, self._wanted()
+        if turn is not None and turn.over.is_set():
+            if turn.error is not None:
+                raise turn.error
+            self._turn = turn = None
+        if places.bundles and (turn is None or turn.places != places):
+            self._begin(places)
+
+    def _wanted(self) -> Places:
+        bundles = tuple(self.seats.bundles())
+        return Places(bundles, tuple(self.seats.executor(bundle.slot) for bundle in bundles))
+
+    def _begin(self, places: Places) -> None:
+        """Begin a turn. Its bundles stand before those of the turn before leave, so that rows wait for nobody."""
+        before, self._turns = self._turn, self._turns + 1
+        turn = Turn(self._turns, places, run_time(), self._run_turn, lambda _: self._changed.set())
+        deadline = time.monotonic() + STAND_SECONDS
+        self._turn = turn
+        while self.dealer.stands(turn.number) < len(places.bundles) and time.monotonic() < deadline:
+            if turn.over.is_set() or self._stopping:
+                break
+            if before is None or before.over.is_set():
+                break  # nobody else works meanwhile
+            time.sleep(POLL)
+        self.dealer.serve(turn.number, places.bundles)
+
+    def _run_turn(self, turn: Turn) -> None:
+        if self._program is None:
+            raise RuntimeError("a turn needs a program")
+        seats = [
+            (Seat(self._name, turn.number, index, bundle.slot.name, bundle.instances).as_text(), executor)
+            for index, (bundle, executor) in enumerate(zip(turn.places.bundles, turn.places.executors, strict=True))
+        ]
+        run = functools.partial(standing.stand, self._program, self._server.address)
+        self.context.streams.run_turn(self.context.spark, self.group(turn.number), self.operator.name, seats, run)
+
+    def group(self, turn: int) -> str:
+        """Under which name Spark knows the job of a turn."""
+        return f"penstock-{self._name}-{turn}"
+
+    def seat_taken(self, seat: Seat) -> Standing | None:
+        turn = self._turn
+        if self._stopping or turn is None or seat.turn != turn.number or seat.index >= len(turn.bundles):
+            return None
+        return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index])
+
+    # Batches
+
+    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+        for one in batches:
+            bundles = tuple(report for reports in one.reports for report in reports or ())
+            started = run_time() - (time.monotonic() - one.started)
+            done = FinishedBatch(one.number, [one.cut.read], bundles, one.cut.ends, started)
+            publication = self._publisher.publish(done)
+            if self.supply is not None:
+                self.supply.published(one.cut.ends)
+            self._publisher.report(publication)
+
+    # How it is
+
+    @property
+    def emits_by_itself(self) -> bool:
+        return False
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing more will come from a source whose gate is closed."""
+        return self.dealer.idle
+
+    @property
+    def drained(self) -> bool:
+        return self.dealer.idle and self.supply is not None and self.supply.drained
+
+    def fail(self, error: Exception) -> None:
+        """Keep the first failure; those after it are its consequences."""
+        with self._failing:
+            if self.failure is None and not self._stopping:
+                self.lost_executors = tells_of_lost_executors(error)
+                self.no_room = tells_of_a_full_disk(error)
+                self.failure = named_error(self.operator, error)
+                return
+        why = "is being stopped" if self._stopping else "has failed before"
+        LOGGER.info('the query of "%s" %s: %s: %s', self.operator.name, why, type(error).__name__, error)
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def notice_end(self) -> None:
+        pass
+
+    # Ending
+
+    def await_replay(self, seconds: float) -> None:
+        """Nothing is replayed: what was cut and not published is cut again."""
+
+    def stop(self) -> None:
+        """End the query between two batches if that is possible, and in the middle of one otherwise."""
+        self.dealer.close()
+        settings = self.context.settings
+        deadline = time.monotonic() + max(settings.batch_interval, settings.batch_interval_most / 2) * 4 + 2
+        while self.dealer.in_batch and self.failure is None and time.monotonic() < deadline:
+            time.sleep(POLL)
+        self._stopping = True
+        self.dealer.end()
+        self._changed.set()
+        turn = self._turn
+        if turn is not None and not turn.wait(1.0):
+            with traced(f'the turn of "{self.operator.name}" could not be cancelled', Exception):
+                self.context.spark.sparkContext.cancelJobGroup(self.group(turn.number))
+        self._server.remove(self._name)
+        if self.supply is not None:
+            with traced(f'what "{self.operator.name}" reads could not be closed', Exception):
+                self.supply.close()

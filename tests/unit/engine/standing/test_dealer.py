@@ -1,0 +1,258 @@
+"""Who works on what: batches are cut for whoever asks, published in order, and never by somebody who is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from penstock.cluster.model import Slot
+from penstock.engine.message.shares import Bundle, Share
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.pacing import Pacer
+from penstock.engine.standing.dealer import AHEAD, CutBatch, Dealer, OpenBatch, Standing
+from penstock.monitor.report import BundleReport
+
+ONE = Bundle(Slot("a", 0), 1)
+TWO = Bundle(Slot("b", 0), 1)
+
+
+class Channels:
+    """The part of `SeenChannels` that a dealer needs."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self.is_full = False
+
+    def full(self, channel: str) -> bool:
+        return self.is_full
+
+    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self.lock:
+            return self._changed.wait_for(predicate, timeout)
+
+    def notify(self) -> None:
+        with self.lock:
+            self._changed.notify_all()
+
+
+class Rows:
+    """A supply of numbered rows."""
+
+    def __init__(self, rows: int, any_bundle: bool = True) -> None:
+        self.rows, self.any_bundle = rows, any_bundle
+        self.position = self.published = 0
+
+    def look(self) -> None:
+        pass
+
+    def available(self) -> int:
+        return self.rows - self.position
+
+    def due_in(self) -> float | None:
+        return None
+
+    def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+        start, stop = self.position, min(self.position + most, self.rows)
+        self.position = stop
+        shares = tuple(Share(bundle, load={"rows": [start, stop]}) for bundle in bundles)
+        return CutBatch(Batch({}, stop - start), shares, {"0": stop})
+
+    def go_back(self) -> None:
+        self.position = self.published
+
+
+class Published:
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.batches: list[tuple[int, list[Any]]] = []
+        self.failure: Exception | None = None
+
+    def __call__(self, batches: Sequence[OpenBatch]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        for one in batches:
+            self.batches.append((one.number, one.cut.shares[0].load["rows"]))  # type: ignore[index]
+            self.rows.published = one.cut.ends["0"]
+
+
+def report(slot: str = "a/0", rows: int = 1) -> tuple[BundleReport, ...]:
+    return (BundleReport(slot, 1, 0, None, "", 0, rows, 0, {}, 0.01, 0.01, 0.0, 0.01, 0.0, 0.0),)
+
+
+def dealer_of(rows: Rows, most: int = 10) -> tuple[Dealer, Published, Channels]:
+    channels, published = Channels(), Published(rows)
+    dealer = Dealer(channels, ["out"], lambda: Pacer(0.05, most, most), 0.0, published)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    return dealer, published, channels
+
+
+def served(dealer: Dealer, *bundles: Bundle, turn: int = 1) -> list[Standing]:
+    stands = [dealer.stand(turn, index, bundle) for index, bundle in enumerate(bundles)]
+    dealer.serve(turn, bundles)
+    return stands
+
+
+def rows_of(dealer: Dealer, standing: Standing) -> Any:
+    dealt = dealer.take(standing)
+    assert dealt is not None
+    return dealt.share.load["rows"]  # type: ignore[index]
+
+
+def test_whoever_asks_gets_the_next_rows() -> None:
+    dealer, published, _ = dealer_of(Rows(30))
+    one, two = served(dealer, ONE, TWO)
+    assert [rows_of(dealer, one), rows_of(dealer, two)] == [[0, 10], [10, 20]]
+    dealer.done(one, report())
+    assert rows_of(dealer, one) == [20, 30]
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
+    dealer, published, _ = dealer_of(Rows(20))
+    one, two = served(dealer, ONE, TWO)
+    rows_of(dealer, one), rows_of(dealer, two)
+    dealer.done(two, report())
+    assert published.batches == []
+    assert not dealer.idle
+    dealer.done(one, report())
+    assert published.batches == [(0, [0, 10]), (1, [10, 20])]
+    assert dealer.idle
+
+
+def test_a_slow_bundle_holds_the_others_back_only_after_a_while() -> None:
+    dealer, _, _ = dealer_of(Rows(10_000))
+    slow, fast = served(dealer, ONE, TWO)
+    rows_of(dealer, slow)
+    for _ in range(2 * AHEAD - 1):
+        rows_of(dealer, fast)
+        dealer.done(fast, report())
+    assert takes_within(dealer, fast, 0.05) is None
+
+
+def test_the_share_of_a_lost_bundle_goes_to_another_and_its_result_is_refused() -> None:
+    dealer, published, _ = dealer_of(Rows(10))
+    one, two = served(dealer, ONE, TWO)
+    assert rows_of(dealer, one) == [0, 10]
+    dealer.lost(one)
+    dealt = dealer.take(two)
+    assert dealt is not None and dealt.share.bundle == TWO and dealt.batch.number == 0
+    assert not dealer.done(one, report())
+    assert published.batches == []
+    assert dealer.done(two, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_a_task_that_spark_starts_again_takes_the_seat_and_the_share() -> None:
+    dealer, published, _ = dealer_of(Rows(10))
+    [before] = served(dealer, ONE)
+    rows_of(dealer, before)
+    again = dealer.stand(1, 0, ONE)
+    assert dealer.take(before) is None
+    assert rows_of(dealer, again) == [0, 10]
+    assert not dealer.done(before, report())
+    dealer.done(again, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_every_bundle_gets_its_share_of_keys_and_only_that() -> None:
+    dealer, published, _ = dealer_of(Rows(10, any_bundle=False))
+    one, two = served(dealer, ONE, TWO)
+    first, second = dealer.take(one), dealer.take(two)
+    assert first is not None and second is not None
+    assert first.batch is second.batch
+    assert (first.share.bundle, second.share.bundle) == (ONE, TWO)
+    dealer.done(one, report())
+    assert published.batches == []
+    dealer.done(two, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_bundles_of_the_turn_before_leave_and_those_of_the_next_begin() -> None:
+    dealer, published, _ = dealer_of(Rows(30))
+    [old] = served(dealer, ONE)
+    assert rows_of(dealer, old) == [0, 10]
+    [new] = served(dealer, TWO, turn=2)
+    assert rows_of(dealer, new) == [10, 20]
+    dealer.done(old, report())
+    assert dealer.take(old) is None
+    dealer.done(new, report())
+    assert [number for number, _ in published.batches] == [0, 1]
+
+
+def test_keys_change_hands_when_what_was_read_of_them_is_published() -> None:
+    dealer, published, _ = dealer_of(Rows(20, any_bundle=False))
+    [old] = served(dealer, ONE)
+    rows_of(dealer, old)
+    [new] = served(dealer, TWO, turn=2)
+    assert takes_within(dealer, new, 0.05) is None
+    dealer.done(old, report())
+    assert rows_of(dealer, new) == [10, 20]
+    dealer.done(new, report())
+    assert published.batches == [(0, [0, 10]), (1, [10, 20])]
+
+
+def test_keys_of_a_bundle_that_is_gone_for_good_are_cut_anew_for_the_next_turn() -> None:
+    dealer, published, _ = dealer_of(Rows(20, any_bundle=False))
+    one, two = served(dealer, ONE, TWO)
+    rows_of(dealer, one), rows_of(dealer, two)
+    dealer.done(two, report())
+    dealer.lost(one)  # with its executor
+    [new] = served(dealer, TWO, turn=2)
+    assert rows_of(dealer, new) == [0, 10]
+    dealer.done(new, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_nothing_is_cut_while_the_gate_is_closed_paused_or_there_is_no_room() -> None:
+    rows = Rows(10)
+    dealer, _, channels = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    dealer.pause()
+    assert takes_within(dealer, one, 0.05) is None
+    channels.is_full = True
+    dealer.pause(False)
+    assert takes_within(dealer, one, 0.05) is None
+    assert dealer.throttled
+    dealer.close()
+    channels.is_full = False
+    assert takes_within(dealer, one, 0.05) is None
+    assert rows.position == 0
+
+
+def test_rows_that_come_later_wake_a_bundle_that_waits() -> None:
+    rows = Rows(0)
+    dealer, _, channels = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    taken: list[Any] = []
+    thread = threading.Thread(target=lambda: taken.append(rows_of(dealer, one)))
+    thread.start()
+    time.sleep(0.02)
+    rows.rows = 5
+    channels.notify()
+    thread.join(2)
+    assert taken == [[0, 5]]
+
+
+def test_a_batch_that_cannot_be_published_stays_open() -> None:
+    dealer, published, _ = dealer_of(Rows(10))
+    [one] = served(dealer, ONE)
+    rows_of(dealer, one)
+    published.failure = OSError("no space left on device")
+    with pytest.raises(OSError, match="no space"):
+        dealer.done(one, report())
+    assert dealer.in_batch
+
+
+def takes_within(dealer: Dealer, standing: Standing, seconds: float) -> Any:
+    """What a bundle gets in this time; None if it waits longer: it then goes on waiting."""
+    taken: list[Any] = []
+    thread = threading.Thread(target=lambda: taken.append(dealer.take(standing)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return taken[0] if taken else None
