@@ -250,7 +250,7 @@ def test_a_stepped_rate_gives_what_is_due_and_no_row_sooner(
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[numbers])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)
-        origin = run.environment.memories["numbers"]["began"]
+        origin = run.context.memories["numbers"]["began"]
         batches = [json.loads(one.manifest) for one in run.catalog.manifests("numbers")]
     emitted = 0
     for batch in batches:

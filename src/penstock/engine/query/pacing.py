@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.kinds import Unit
+from penstock.settings import Settings
+from penstock.topology.definition import Keyed, Operator, Source
+
 #: How much a new measurement of the fixed cost counts against the ones before it.
 WEIGHT = 0.4
 #: A batch may be at most this many times the one before it: one lucky measurement must not make a batch of minutes.
@@ -80,3 +84,15 @@ class Pacer:
             return
         enough = max(self.interval, (self.overhead or 0.0) / FIXED_SHARE)
         self._target = min(self._target * LONGER, enough, max(self.longest or 0.0, self.interval))
+
+
+def pacer_of(operator: Operator, settings: Settings) -> Pacer:
+    """The pacer of the query of an operator, or of a chain that begins with this operator."""
+    longest = settings.batch_interval_most
+    if isinstance(operator, Source):
+        spec = operator.spec
+        most = settings.batch_rows if spec.unit is Unit.ROWS else settings.batch_bytes
+        return Pacer(settings.batch_interval, most, spec.first_batch or FIRST_ROWS, longest=longest)
+    if isinstance(operator, Keyed) or getattr(operator, "takes_dataframes", False):
+        return Pacer(settings.batch_interval, settings.batch_rows, FIRST_ROWS_OF_SQL, longest=longest)
+    return Pacer(settings.batch_interval, settings.batch_rows, longest=longest)

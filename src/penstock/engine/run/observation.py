@@ -15,11 +15,11 @@ from penstock.topology.definition import Keyed
 
 def observe(query: OperatorQuery, slots: Slots) -> Observed | None:
     """None as long as nothing has run, or where Spark does not say (see unplaced.py)."""
-    internals = query.environment.streams.internals
+    internals = query.context.streams.internals
     if internals is None or query.query is None:
         return None
     ran = internals.ran(query.query)
-    asked = query.asked.get(ran.batch) if ran is not None else None
+    asked = query.requested(ran.batch) if ran is not None else None
     if ran is None or asked is None:
         return None
     if not slots.executors():  # a local cluster: a slot is a name that only its bundle knows

@@ -13,7 +13,7 @@ from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
-from penstock.engine.query.frames import Environment, Published, mark_of
+from penstock.engine.query.context import BatchListener, RunContext, mark_of
 from penstock.engine.query.staged_files import finish_files
 from penstock.engine.run.handover import (
     batches_before,
@@ -68,17 +68,17 @@ def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: S
 class Opened:
     """What the operators share, and what became of an old state on the way there, in words."""
 
-    environment: Environment
+    context: RunContext
     told: tuple[str, ...]
 
 
-def open_environment(
+def open_context(
     definition: TopologyDefinition,
     host: SparkHost,
     state: StateFolder,
     settings: Settings,
     catalog: Catalog,
-    published: Published,
+    published: BatchListener,
     plans: Mapping[str, Any],
     forget: Collection[str] = (),
 ) -> Opened:
@@ -118,7 +118,7 @@ def open_environment(
     writers = {name: channel.producer for name, channel in layout.items()}
     channels = Channels(catalog, store, readers, writers, Bound(settings.backlog_rows, settings.backlog_bytes))
     channels.sweep(startup=True)
-    environment = Environment(
+    context = RunContext(
         definition=definition,
         spark=host.spark,
         streams=host.streams,
@@ -132,9 +132,9 @@ def open_environment(
         batches_before=batches_before(catalog),
     )
     for sink in definition.sinks:
-        if (writer := environment.file_writer(sink)) is not None:
+        if (writer := context.file_writer(sink)) is not None:
             writer.clear()
-    return Opened(environment, told)
+    return Opened(context, told)
 
 
 def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:

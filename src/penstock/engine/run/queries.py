@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.engine.message.shares import Bundle, bundles_of
-from penstock.engine.query.feeds import Seats
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query.seats import Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.run.keeping import Restarts, Waits
 from penstock.errors import PenstockError
@@ -146,7 +146,7 @@ class Queries:
         run = self._run
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
-        query = OperatorQuery(operators, run.environment, self._seats(name))
+        query = OperatorQuery(operators, run.context, self._seats(name))
         with self.gates:
             if run.has_stopped:
                 raise PenstockError(

@@ -13,8 +13,8 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import Channels
 from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import Batch
-from penstock.engine.query.frames import Environment
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.rehearsal import rehearse
 from penstock.engine.query.state_account import StateAccount
@@ -25,7 +25,7 @@ from penstock.engine.run.chores import Chores, Staging
 from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.keeping import Keeper
 from penstock.engine.run.measuring import Monitored, Monitoring
-from penstock.engine.run.opening import finish_sinks, open_catalog, open_environment, open_monitor
+from penstock.engine.run.opening import finish_sinks, open_catalog, open_context, open_monitor
 from penstock.engine.run.places import RunPlacements
 from penstock.engine.run.queries import Queries
 from penstock.engine.spark.host import SparkHost
@@ -89,7 +89,7 @@ class Run:
         #: In words, once it has stopped.
         self.how_it_ended = ""
         self._catalog: Catalog | None = None
-        self._environment: Environment | None = None
+        self._context: RunContext | None = None
         self._chores: Chores | None = None
         self._kept_record: KeptRecord | None = None
         self._monitoring: Monitoring | None = None
@@ -114,14 +114,14 @@ class Run:
         return None if again == otherwise else again
 
     @property
-    def environment(self) -> Environment:
-        if self._environment is None:
+    def context(self) -> RunContext:
+        if self._context is None:
             raise RuntimeError("the topology is not started")
-        return self._environment
+        return self._context
 
     @property
     def channels(self) -> Channels:
-        return self.environment.channels
+        return self.context.channels
 
     @property
     def catalog(self) -> Catalog:
@@ -191,24 +191,24 @@ class Run:
         plans = plans_of(self.definition, rehearse(self.definition, self.host.spark))
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
-        opened = open_environment(
+        opened = open_context(
             declared, self.host, self.state, self.settings, catalog, self._published, plans, self._forget
         )
-        environment = opened.environment
-        for location in (environment.checkpoints, environment.store.root):
+        context = opened.context
+        for location in (context.checkpoints, context.store.root):
             for_owner_only(location)
-        self._monitoring = self._open_monitoring(environment)
+        self._monitoring = self._open_monitoring(context)
         for what in opened.told:
             self.happened("notice", what)
-        if what := rewriting.finish(self.host.spark, environment, catalog):
+        if what := rewriting.finish(self.host.spark, context, catalog):
             self.happened("recovery", what)
         self.definition = with_tasks(declared, recorded_tasks(catalog))
-        self._environment = dataclasses.replace(environment, definition=self.definition)
+        self._context = dataclasses.replace(context, definition=self.definition)
         operators = [operator.name for operator in self.definition.operators]
-        self._chores = Chores(environment.channels, catalog, operators, self._staging)
+        self._chores = Chores(context.channels, catalog, operators, self._staging)
         if not self._placement_given:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
-        self._kept_record = KeptRecord(catalog, environment.channels.last_batch)
+        self._kept_record = KeptRecord(catalog, context.channels.last_batch)
         for operator, kept in self._kept_record.known.items():
             self.statistics.keep(operator, kept.states, 0)
         if change := arrangement.unfinished_change(catalog):
@@ -216,15 +216,15 @@ class Run:
             told = f"the driver had not noted the end of this change, which counts only if it was observed: {change}"
             self.happened("recovery", told)
 
-    def _open_monitoring(self, environment: Environment) -> Monitoring:
+    def _open_monitoring(self, context: RunContext) -> Monitoring:
         around = Monitored(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
-            channels=environment.channels,
+            channels=context.channels,
             placement=lambda: self.arrangement.requested,
             cluster=lambda: self.host.cluster,
             executors=self.host.slots.by_executor,
-            checkpoint=environment.checkpoint,
+            checkpoint=context.checkpoint,
             happened=self.happened,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
@@ -309,7 +309,7 @@ class Run:
 
     def _staging(self) -> list[Staging]:
         running = [(sink, self.queries.by_operator.get(sink.name)) for sink in self.definition.sinks]
-        found = [(query, self.environment.file_writer(sink, query.operator)) for sink, query in running if query]
+        found = [(query, self.context.file_writer(sink, query.operator)) for sink, query in running if query]
         return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
 
     # While it runs
@@ -363,7 +363,7 @@ class Run:
     def redefine(self, definition: TopologyDefinition, placement: Placement) -> None:
         """Go on with other numbers of tasks; for operators that are stopped."""
         self.definition = definition
-        self._environment = dataclasses.replace(self.environment, definition=definition)
+        self._context = dataclasses.replace(self.context, definition=definition)
         self.monitor.redefine(definition)
         self.arrangement.plan(placement)
         arrangement.record(self.catalog, definition, placement)
@@ -404,7 +404,7 @@ class Run:
 
     def _has_arrived(self) -> bool:
         """Whether everything is where it was to go, without waiting for it."""
-        if self._environment is None or not self.started_at:
+        if self._context is None or not self.started_at:
             return False
         with suppress(PenstockError, OSError):  # the catalog may be what went wrong
             return self.drained if self.draining else all(query.drained for query in self.queries.all())

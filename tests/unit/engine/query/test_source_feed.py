@@ -9,8 +9,9 @@ import pytest
 
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.engine.query.feeds import SourceFeed
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query.seats import Seats
 from penstock.kinds import Offset, Offsets, Range, Unit
 
 
@@ -61,7 +62,8 @@ def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> N
         raise OSError("a feed that cannot be closed")
 
     query: Any = object.__new__(OperatorQuery)
-    query.environment = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.context = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.operator = SimpleNamespace(name="rows")
     query.intake = SimpleNamespace(close=lambda: None, in_batch=False)
     query.query = SimpleNamespace(isActive=True, stop=gone)
     query.feeds = [SimpleNamespace(close=broken), SimpleNamespace(close=lambda: closed.append(1))]

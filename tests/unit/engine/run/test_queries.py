@@ -23,7 +23,7 @@ class FakeQuery:
 
     problems: ClassVar[list[Exception]] = []
 
-    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+    def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
         self.lost_executors = self.no_room = False
@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = SimpleNamespace(
         definition=topology.definition(),
         settings=Settings(query_restarts=1),
-        environment=None,
+        context=None,
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),

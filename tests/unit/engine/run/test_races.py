@@ -86,7 +86,7 @@ class FakeQuery(OperatorQuery):
 
     while_starting: ClassVar[Callable[[FakeQuery], None] | None] = None
 
-    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+    def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.chain = tuple(operators)
         self.operator = operators[0]
         self.failure = None
@@ -147,7 +147,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
         made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
         nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
-        made._environment = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
+        made._context = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
         made._monitoring = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]
@@ -353,7 +353,7 @@ def test_what_the_last_batch_of_a_query_dropped_is_counted_when_it_is_stopped(ma
     """It was read of when Spark asked for the next batch, which the next query has."""
     query = source_of(make())
     told: list[StateAccount] = []
-    query.environment = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
+    query.context = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
     query.query = Ended()  # type: ignore[assignment]
     query.accounts = StateAccounts("append", told.append)
     query.accounts.published(7, None, 0, is_new=True)
