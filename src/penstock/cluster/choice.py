@@ -49,7 +49,7 @@ class ClusterChoice:
     def provider(self, operators: int, settings: Settings, work_dir: Path) -> Provider:
         """The cluster itself, not yet started, with room for so many operators on every slot."""
         cores = settings.slot_cores
-        threads = max(LEAST_TASK_THREADS, operators) * cores
+        threads = 2 * max(LEAST_TASK_THREADS, operators) * cores
         if self.kind == ATTACHED:
             return AttachedCluster(self.master or "", cores)
         if self.kind == STANDALONE:

@@ -9,9 +9,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from penstock.topology.definition import Keyed, Map, Operator
+from penstock.topology.definition import Keyed, Map, Operator, Sink, Source
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
+
+
+def stands(operator: Operator) -> bool:
+    """Whether bundles do all of an operator's work, without Spark SQL: then they stand, and take share after share."""
+    if isinstance(operator, Source):
+        return operator.spec.read_by_bundles
+    return operator.spec.written_by_bundles if isinstance(operator, Sink) else not takes_dataframes(operator)
 
 
 def takes_dataframes(operator: Operator) -> bool:

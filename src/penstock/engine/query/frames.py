@@ -118,14 +118,16 @@ class FrameBuilder:
         return frames
 
     def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
-        inputs = [self._channel_input(stream) for stream in streams]
+        inputs = [channel_input(self._context, stream) for stream in streams]
         most = self._context.settings.batch_bytes
         return ChannelFeed(self._operator.name, inputs, self._context.channels, self._intake, self._seats, most)
 
-    def _channel_input(self, stream: Stream) -> ChannelInput:
-        channel = self._context.layout[channel_name(self._context.definition, stream)]
-        if channel.key:
-            return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
-        # A by-key stream into a keyed operator is split by Spark's own shuffle, behind this read.
-        spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE
-        return ChannelInput(channel.name, spread)
+
+def channel_input(context: RunContext, stream: Stream) -> ChannelInput:
+    """How the rows of a stream reach the bundles of the operator that reads it."""
+    channel = context.layout[channel_name(context.definition, stream)]
+    if channel.key:
+        return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
+    # A by-key stream into a keyed operator is split by Spark's own shuffle, behind this read.
+    spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE
+    return ChannelInput(channel.name, spread)

@@ -125,6 +125,11 @@ class Intake:
             self._channels.notify()
 
     @property
+    def started(self) -> float | None:
+        """When the batch that is under way began; None if there is none."""
+        return self.turn.started
+
+    @property
     def in_batch(self) -> bool:
         return self.turn.started is not None
 

@@ -8,7 +8,7 @@ checkpoint is gone while the catalog still knows its batches is never taken for 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 from penstock.channels.catalog import Catalog
@@ -22,7 +22,7 @@ from penstock.engine.state.ownership import Owner
 from penstock.engine.state.shape import Shape, channels_read
 from penstock.engine.state.succession import OldState, Succession, decide
 from penstock.errors import PenstockError
-from penstock.topology.definition import TopologyDefinition
+from penstock.topology.definition import Operator, TopologyDefinition
 
 _SHAPE = "shape"
 _BEFORE = "batches_before"
@@ -89,19 +89,18 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def check_checkpoints(
-    definition: TopologyDefinition, old: OldState, succession: Succession, checkpoints: Checkpoints
-) -> None:
+def check_checkpoints(old: OldState, carried: Sequence[Operator], checkpoints: Checkpoints) -> None:
     """Refuse checkpoints that are not where they are looked for: Spark would count an operator's batches from 0 again,
     and the catalog would take them for replays of batches it has."""
-    for name in succession.carried:
+    for operator in carried:
+        name = operator.name
         if name in old.begun and not checkpoints.has(name):
             raise PenstockError(
                 "STATE_DOES_NOT_FIT",
                 f'the catalog knows batches of "{name}", but {checkpoints.location} has no checkpoint of it.',
                 f"Restore it, give it up with --forget {name}, or start with a new state folder (or, on PostgreSQL, "
                 f"another topology name). {_MOVED.format('checkpoints')}",
-                definition.operator(name).where,
+                operator.where,
             )
 
 

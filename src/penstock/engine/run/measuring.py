@@ -14,6 +14,7 @@ from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.standing.query import StandingQuery
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
@@ -41,7 +42,7 @@ class Monitored:
     """What the monitor has to see of a run, as it is at the moment it looks."""
 
     definition: Callable[[], TopologyDefinition]
-    queries: Mapping[str, OperatorQuery]
+    queries: Mapping[str, OperatorQuery | StandingQuery]
     channels: Channels
     placement: Callable[[], Placement]
     cluster: Callable[[], Cluster]
@@ -135,7 +136,7 @@ class Monitoring:
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]
-        began = None if between_batches else query.intake.turn.started
+        began = None if between_batches else query.intake.started
         backlog = {
             stream: waiting(held.rows, held.bytes, held.oldest_born, at)
             for channel, stream in self._known[name].streams.items()

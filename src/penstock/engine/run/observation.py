@@ -7,16 +7,21 @@ from collections import Counter
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.spark.internals import RanBatch, RanTask
+from penstock.engine.spark.internals import RanBatch, RanTask, SparkInternals
 from penstock.engine.spark.slots import Slots
+from penstock.engine.standing.query import StandingQuery
 from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed
 
 
-def observe(query: OperatorQuery, slots: Slots) -> Observed | None:
+def observe(query: OperatorQuery | StandingQuery, slots: Slots) -> Observed | None:
     """None as long as nothing has run, or where Spark does not say (see unplaced.py)."""
     internals = query.context.streams.internals
-    if internals is None or query.query is None:
+    if internals is None:
+        return None
+    if isinstance(query, StandingQuery):
+        return _standing(query, internals, slots)
+    if query.query is None:
         return None
     ran = internals.ran(query.query)
     asked = query.requested(ran.batch) if ran is not None else None
@@ -28,6 +33,26 @@ def observe(query: OperatorQuery, slots: Slots) -> Observed | None:
             counted[bundle.slot] += bundle.instances
         return Observed(ran.batch, asked.at, counted)
     return _seen(query, ran, asked.at, asked.shares, slots)
+
+
+def _standing(query: StandingQuery, internals: SparkInternals, slots: Slots) -> Observed | None:
+    """Where the bundles of the present turn stand."""
+    turn = query.turn
+    if turn is None or not query.serves(turn):
+        return None
+    instances: Counter[Slot] = Counter()
+    if not slots.executors():
+        for bundle in turn.bundles:
+            instances[bundle.slot] += bundle.instances
+        return Observed(turn.number, turn.began, instances)
+    strangers = set()
+    for task in internals.running(query.group(turn.number)):
+        slot = slots.slot_of(task.executor)
+        if slot is None:
+            strangers.add(task.executor)
+        elif task.partition < len(turn.bundles):
+            instances[slot] += turn.bundles[task.partition].instances
+    return Observed(turn.number, turn.began, instances, {}, frozenset(strangers))
 
 
 def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bundle]], slots: Slots) -> Observed:

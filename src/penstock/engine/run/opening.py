@@ -39,6 +39,7 @@ from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.store import StatisticsStore
 from penstock.settings import Settings
 from penstock.sinks.parquet_sink import ParquetWriter
+from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import TopologyDefinition
 
 
@@ -98,8 +99,9 @@ def open_context(
     succession = settle(definition, old, declared, forget)
     if is_new:
         check_empty(definition, checkpoints)
-    check_checkpoints(definition, old, succession, checkpoints)
-    carried = [definition.operator(name) for name in succession.carried]
+    # Of operators that stand, the catalog alone knows how far they are.
+    carried = [one for name in succession.carried if not stands(one := definition.operator(name))]
+    check_checkpoints(old, carried, checkpoints)
     check_agreement(carried, catalog, checkpoints.location, host.spark)
     check_segments(definition, old, succession, catalog, store)
     check_sinks(definition, old, owner, declared)

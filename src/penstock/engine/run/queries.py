@@ -13,13 +13,19 @@ from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.seats import Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.run.keeping import Restarts, Waits
+from penstock.engine.standing.query import StandingQuery
+from penstock.engine.standing.server import BundleServer
 from penstock.errors import PenstockError
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
+from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Keyed, Operator, Source
 
 if TYPE_CHECKING:
     from penstock.engine.run.run import Run
+
+
+AnyQuery = OperatorQuery | StandingQuery
 
 
 class Queries:
@@ -30,7 +36,7 @@ class Queries:
         #: Operators that get nothing until they are released.
         self.held: set[str] = set()
         #: The query that runs an operator, alone or with others.
-        self.by_operator: dict[str, OperatorQuery] = {}
+        self.by_operator: dict[str, AnyQuery] = {}
         #: Held while a query is replaced by another.
         self.replacing = threading.RLock()
         #: Held for a moment, while it is decided whether rows are let in: whoever pauses, resumes or ends a run and
@@ -40,13 +46,15 @@ class Queries:
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
         self._waits = Waits()
+        #: What bundles that stand connect to.
+        self._server: BundleServer | None = None
 
-    def all(self) -> list[OperatorQuery]:
+    def all(self) -> list[AnyQuery]:
         """Each once, in the order of the operators."""
         operators = self._run.definition.operators
         return list(dict.fromkeys(self.by_operator[one.name] for one in operators if one.name in self.by_operator))
 
-    def of_sources(self) -> list[OperatorQuery]:
+    def of_sources(self) -> list[AnyQuery]:
         sources = self._run.definition.sources
         return [self.by_operator[source.name] for source in sources if source.name in self.by_operator]
 
@@ -91,7 +99,7 @@ class Queries:
         self.by_operator[operator].stop()
 
     @contextmanager
-    def stopped(self, operator: str) -> Iterator[OperatorQuery]:
+    def stopped(self, operator: str) -> Iterator[AnyQuery]:
         """While one operator's query is stopped, between two of its batches if that is possible; the others go on. It
         is started again in the end."""
         with self.replacing:
@@ -108,7 +116,7 @@ class Queries:
                 with self.replacing:
                     self._mend(query)
 
-    def _mend(self, query: OperatorQuery) -> None:
+    def _mend(self, query: AnyQuery) -> None:
         name = query.operator.name
         if self.by_operator.get(name) is not query or self._run.has_stopped:
             return  # another thread has replaced it meanwhile, or ended everything
@@ -122,7 +130,7 @@ class Queries:
             # Not before: until then, whoever looks finds it mendable.
             (self._waits if query.no_room else self._restarts).count(name)
 
-    def mendable(self, query: OperatorQuery) -> bool:
+    def mendable(self, query: AnyQuery) -> bool:
         query.notice_end()
         if query.no_room:
             return self._waits.allowed(query.operator.name)
@@ -146,13 +154,18 @@ class Queries:
         run = self._run
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
-        query = OperatorQuery(operators, run.context, self._seats(name))
+        query: AnyQuery
+        if stands(operators[0]):
+            query = StandingQuery(operators, run.context, self._seats(name), self._bundle_server())
+        else:
+            query = OperatorQuery(operators, run.context, self._seats(name))
         with self.gates:
             if run.has_stopped:
                 raise PenstockError(
                     "STOPPING", f'the topology has stopped: "{name}" is not started again.', "Run it again."
                 )
-            query.accounts = self._accounts_of(query.operator)
+            if isinstance(query, OperatorQuery):
+                query.accounts = self._accounts_of(query.operator)
             self.by_operator.update(dict.fromkeys(chain, query))
             query.intake.pause(run.paused and isinstance(query.operator, Source))
             if run.draining and query.emits_by_itself:
@@ -175,10 +188,27 @@ class Queries:
         if ends and query.emits_by_itself:
             query.stop()  # it was started while the end began
 
-    def shut(self, source: OperatorQuery) -> None:
+    def shut(self, source: AnyQuery) -> None:
         """Let a source emit nothing more. One that Spark drives has to be stopped as well."""
         source.intake.close()
         source.intake.expect_nothing_more()
+
+    def placed_anew(self) -> None:
+        """Bundles that stand may have to stand elsewhere."""
+        for query in self.all():
+            if isinstance(query, StandingQuery):
+                query.placed_anew()
+
+    def close(self) -> None:
+        """All queries have stopped."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _bundle_server(self) -> BundleServer:
+        if self._server is None:
+            self._server = BundleServer(self._run.host.spark.conf.get("spark.driver.host") or "127.0.0.1")
+        return self._server
 
     def _accounts_of(self, operator: Operator) -> StateAccounts | None:
         if not isinstance(operator, Keyed):
@@ -196,7 +226,7 @@ class Queries:
             # Asked once a micro-batch, before it is planned: this is where a new placement takes effect.
             placement = arrangement.requested
             query = self.by_operator[operator]
-            if query.state is not None and query.query is not None:
+            if isinstance(query, OperatorQuery) and query.state is not None and query.query is not None:
                 query.state.settle(query.query, placement.tasks[operator], slots.executor)
             return bundles_of(placement.of(operator))
 

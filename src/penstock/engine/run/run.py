@@ -15,7 +15,6 @@ from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import Batch
-from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.rehearsal import rehearse
 from penstock.engine.query.state_account import StateAccount
 from penstock.engine.run import arrangement, rewriting
@@ -27,7 +26,7 @@ from penstock.engine.run.keeping import Keeper
 from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.engine.run.opening import finish_sinks, open_catalog, open_context, open_monitor
 from penstock.engine.run.places import RunPlacements
-from penstock.engine.run.queries import Queries
+from penstock.engine.run.queries import AnyQuery, Queries
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
 from penstock.engine.state.folder import StateFolder
@@ -278,6 +277,7 @@ class Run:
         """What was measured before this time says nothing about the placement as it is now."""
         self.statistics.placement_changed(at)
         self.monitor.restart(at)
+        self.queries.placed_anew()
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
@@ -314,7 +314,7 @@ class Run:
 
     # While it runs
 
-    def query(self, operator: str) -> OperatorQuery:
+    def query(self, operator: str) -> AnyQuery:
         """The query that runs an operator, alone or with others."""
         return self.queries.by_operator[operator]
 
@@ -414,6 +414,7 @@ class Run:
         with self.queries.replacing:  # whoever is replacing one finishes that first; nobody begins after it
             for query in self.queries.all():
                 query.stop()
+            self.queries.close()
 
     def _end_catalog(self) -> None:
         if self._catalog is None:

@@ -381,6 +381,22 @@ class SparkInternals:
         descriptors = self._frame_of(self.spark._jsparkSession, [(b"", one) for one in executors], streaming=False)
         return [bytes(row[0]) for row in DataFrame(descriptors, self.spark).mapInArrow(function, "x binary").collect()]
 
+    def run_seats(self, seats: Sequence[tuple[bytes, Executor | None]], function: ArrowFunction) -> None:
+        """Run a function of record batches on each of these, each on its executor, until all have ended."""
+        descriptors = self._frame_of(self.spark._jsparkSession, seats, streaming=False)
+        DataFrame(descriptors, self.spark).mapInArrow(function, "done binary").collect()
+
+    def running(self, group: str) -> list[RanTask]:
+        """Where the tasks of a job that runs now are, as Spark's own records have it."""
+        store, tracker = self._context.statusStore(), self._context.statusTracker()
+        jobs = sorted(tracker.getJobIdsForGroup(group), reverse=True)[:1]
+        return [
+            task
+            for job in jobs
+            for stage in self._converters.asJava(store.job(job).stageIds())
+            for task in self._tasks_of(store, stage)
+        ]
+
     def state_folder(self, query: StreamingQuery) -> str:
         """The state folder of a query's checkpoint, spelt as Spark spells it in the identity of a state partition."""
         return f"{query._jsq.streamingQuery().resolvedCheckpointRoot()}/state"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.spark.internals import QueryIdentity, SparkInternals
+from penstock.cluster.provider import Executor
+from penstock.engine.spark.internals import ArrowFunction, QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
 
 #: How long an answer of Spark's about all queries is good for.
@@ -38,6 +40,23 @@ class ActiveQueries:
             return query in self._ids
 
 
+@dataclass(frozen=True)
+class TurnJob:
+    """The Spark job of a turn: a task for every seat, with the executor that is to run it (None lets Spark choose)."""
+
+    #: The name under which Spark knows the job, and the operator's, which people see.
+    group: str
+    operator: str
+    seats: Sequence[tuple[bytes, Executor | None]]
+    function: ArrowFunction
+
+    def begin(self, spark: SparkSession) -> None:
+        """Tell Spark what the next job of this thread is."""
+        context = spark.sparkContext
+        context.setJobGroup(self.group, f"{self.operator}: bundles that stand", interruptOnCancel=True)
+        context.setLocalProperty("spark.scheduler.pool", self.operator)
+
+
 class Streams(Protocol):
     #: None where bundles cannot be placed.
     internals: SparkInternals | None
@@ -52,6 +71,9 @@ class Streams(Protocol):
 
     def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
         """Start a query that hands every micro-batch to a function."""
+
+    def run_turn(self, turn: TurnJob) -> None:
+        """Run the job of a turn, to its end."""
 
     def close(self) -> None: ...
 
@@ -77,6 +99,10 @@ class PlacedStreams:
 
     def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
         return start_foreach_batch(frame, identity, write)
+
+    def run_turn(self, turn: TurnJob) -> None:
+        turn.begin(self._internals.spark)
+        self._internals.run_seats(turn.seats, turn.function)
 
     def close(self) -> None:
         pass

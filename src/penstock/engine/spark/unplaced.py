@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from penstock.engine.spark.internals import DESCRIPTOR, QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
-from penstock.engine.spark.streams import ActiveQueries, WriteBatch, start_foreach_batch
+from penstock.engine.spark.streams import ActiveQueries, TurnJob, WriteBatch, start_foreach_batch
 
 _FORMAT = "penstock_feed"
 #: Seconds that the start of one query may hold up the next.
@@ -198,6 +198,12 @@ class UnplacedStreams:
 
     def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
         return self._started(start_foreach_batch(frame, identity, write))
+
+    def run_turn(self, turn: TurnJob) -> None:
+        spark = SparkSession.active()
+        turn.begin(spark)
+        seats = spark.sparkContext.parallelize([(seat,) for seat, _ in turn.seats], max(len(turn.seats), 1))
+        spark.createDataFrame(seats, DESCRIPTOR).mapInArrow(turn.function, "done binary").collect()
 
     def _started(self, query: StreamingQuery) -> StreamingQuery:
         """Wait until the query asks for its rows. Spark starts a Python process for every input and

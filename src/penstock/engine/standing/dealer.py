@@ -239,6 +239,11 @@ class Dealer(Gate):
     # What it looks like
 
     @property
+    def serves(self) -> int:
+        """The turn whose bundles get new batches; -1 before the first."""
+        return self._turn
+
+    @property
     def in_batch(self) -> bool:
         return bool(self._open_batches)
 

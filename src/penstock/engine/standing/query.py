@@ -20,6 +20,7 @@ from penstock.engine.query.pacing import pacer_of
 from penstock.engine.query.programs import Programs
 from penstock.engine.query.publication import Publisher
 from penstock.engine.query.seats import Seats
+from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.dealer import Dealer, OpenBatch, Standing
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
@@ -42,9 +43,11 @@ AGAIN_SECONDS = 0.2
 class StandingQuery:
     """The life of a query: it is started with its gate closed, opened, drained and stopped."""
 
-    def __init__(
-        self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer
-    ) -> None:
+    #: Bundles that stand are no query of Spark's, and have no state in its store.
+    query: None = None
+    state: None = None
+
+    def __init__(self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer) -> None:
         self.chain = tuple(chain)
         self.operator = operator = self.chain[0]
         self.context = context
@@ -75,6 +78,11 @@ class StandingQuery:
         self._turns = 0
         self._changed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn whose bundles stand, or are about to."""
+        return self._turn
 
     @property
     def feeds(self) -> list[ChannelSupply | SourceSupply]:
@@ -155,7 +163,11 @@ class StandingQuery:
             for index, (bundle, executor) in enumerate(zip(turn.places.bundles, turn.places.executors, strict=True))
         ]
         run = functools.partial(standing.stand, self._program, self._server.address)
-        self.context.streams.run_turn(self.context.spark, self.group(turn.number), self.operator.name, seats, run)
+        self.context.streams.run_turn(TurnJob(self.group(turn.number), self.operator.name, seats, run))
+
+    def serves(self, turn: Turn) -> bool:
+        """Whether batches are dealt to the bundles of a turn."""
+        return self.dealer.serves == turn.number
 
     def group(self, turn: int) -> str:
         """Under which name Spark knows the job of a turn."""
