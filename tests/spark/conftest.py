@@ -86,9 +86,9 @@ class Hosts:
             "spark.hadoop.tests.password": PASSWORD,
         }
         provider = (
-            LocalCluster(slots=2, cores=1, task_threads=8)
+            LocalCluster(slots=2, cores=1, task_threads=40)
             if kind == "local"
-            else StandaloneCluster(2, 2, 2, 6, folder / "cluster")
+            else StandaloneCluster(2, 2, 2, 24, folder / "cluster")
         )
         return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE)], conf)
 

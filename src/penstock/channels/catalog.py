@@ -8,7 +8,7 @@ driver that holds the catalog is the only one whose writes are taken (fence.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import groupby
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
+from penstock.channels.publishing import NewBatch, Publishing, move_positions, moved_position
 from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
 from penstock.clock import wall_time
 
@@ -32,6 +33,8 @@ class Catalog:
         self._topology = topology
         self._clock = clock
         self._fence = Fence(database, topology)
+        self._publishing = Publishing(database, topology, clock)
+        self._move_committed = moved_position(database, "committed_rows")
 
     @staticmethod
     def open(
@@ -81,26 +84,23 @@ class Catalog:
         manifest: str,
         read_to: Mapping[str, int],
     ) -> list[Segment] | None:
-        """Record a batch, append its segments to their channels and move the operator's read positions.
+        """One batch: see `publish_all`."""
+        [placed] = self.publish_all([NewBatch(operator, batch, segments, manifest, read_to)])
+        return placed
 
-        Returns the segments with their places; None, and changes nothing, if the batch was published before. Batch
-        numbers of an operator only grow, so one that is not above the last was published, even if it was pruned."""
+    def publish_all(self, batches: Sequence[NewBatch]) -> list[list[Segment] | None]:
+        """Record batches, append their segments to their channels and move their operators' read positions, all in one
+        transaction.
+
+        Returns for each batch its segments with their places; None, and nothing of it is changed, if it was published
+        before."""
         attempts = 0
 
-        def work(connection: sa.Connection) -> list[Segment] | None:
+        def work(connection: sa.Connection) -> list[list[Segment] | None]:
             nonlocal attempts
             attempts += 1
-            last = self._last_batch(connection, operator)
-            if last is not None and batch <= last:
-                # The commit of an attempt whose connection broke may have succeeded: then the batch is this very one.
-                return self._own(connection, operator, batch, segments) if attempts > 1 else None
-            record = Batch(batch, self._clock(), manifest)
-            connection.execute(
-                sa.insert(tables.batches), {"topology": self._topology, "operator": operator, **asdict(record)}
-            )
-            placed = self._append(connection, operator, batch, segments)
-            self._move(connection, operator, "read_rows", read_to)
-            return placed
+            # The commit of an attempt whose connection broke may have succeeded: then the batches are these very ones.
+            return self._publishing.run(connection, batches, again=attempts > 1)
 
         try:
             return self._fence.write(work)
@@ -178,7 +178,10 @@ class Catalog:
 
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Record that Spark will never again ask the operator for rows below `row`."""
-        self._fence.write(lambda connection: self._move(connection, operator, "committed_rows", {channel: row}))
+        rows = {(operator, channel): row}
+        self._fence.write(
+            lambda connection: move_positions(connection, self._move_committed, self._topology, "committed_rows", rows)
+        )
 
     def forget(self, segments: Iterable[Segment]) -> None:
         """Delete segments from the catalog; their files are the caller's to delete, afterwards."""
@@ -222,80 +225,6 @@ class Catalog:
         query = sa.select(sa.func.max(table.c.batch)).where(*self._mine(table, operator=operator))
         last: int | None = connection.scalar(query)
         return last
-
-    def _own(
-        self, connection: sa.Connection, operator: str, batch: int, segments: Sequence[NewSegment]
-    ) -> list[Segment] | None:
-        """The published segments of a batch if they are the given ones: no two attempts share a file name."""
-        table = tables.segments
-        query = (
-            sa.select(*_SEGMENT_COLUMNS)
-            .where(*self._mine(table, operator=operator), table.c.batch == batch)
-            .order_by(table.c.channel, table.c.first_row)
-        )
-        found = [Segment(*row) for row in connection.execute(query)]
-        same = {segment.path for segment in found} == {segment.path for segment in segments}
-        return found if found and same else None
-
-    def _append(
-        self, connection: sa.Connection, operator: str, batch: int, segments: Sequence[NewSegment]
-    ) -> list[Segment]:
-        """Give each segment the next rows of its channel, in the given order."""
-        if not segments:
-            return []
-        ends = self._lock_ends(connection, sorted({segment.channel for segment in segments}))
-        placed = []
-        for segment in segments:
-            end_rows, end_bytes = ends[segment.channel]
-            placed.append(Segment(**asdict(segment), first_row=end_rows, operator=operator, batch=batch))
-            ends[segment.channel] = (end_rows + segment.rows, end_bytes + segment.bytes)
-        connection.execute(
-            sa.insert(tables.segments), [{"topology": self._topology, **asdict(segment)} for segment in placed]
-        )
-        table = tables.channels
-        connection.execute(
-            sa.update(table)
-            .where(*self._mine(table), table.c.channel == sa.bindparam("of_channel"))
-            .values(end_rows=sa.bindparam("to_rows"), end_bytes=sa.bindparam("to_bytes")),
-            [{"of_channel": channel, "to_rows": rows, "to_bytes": size} for channel, (rows, size) in ends.items()],
-        )
-        return placed
-
-    def _lock_ends(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Where channels end, in rows and bytes, and nobody else may move it until the transaction is over.
-
-        The order of the names is the same for everyone, so that two transactions never wait for each other."""
-        table = tables.channels
-        query = (
-            sa.select(table.c.channel, table.c.end_rows, table.c.end_bytes)
-            .where(*self._mine(table), table.c.channel.in_(channels))
-            .order_by(table.c.channel)
-            .with_for_update()
-        )
-        ends = {channel: (rows, size) for channel, rows, size in connection.execute(query)}
-        missing = [channel for channel in channels if channel not in ends]
-        if not missing:
-            return ends
-        new = {"topology": self._topology, "end_rows": 0, "end_bytes": 0}
-        statement = self._database.insert(table).on_conflict_do_nothing()
-        connection.execute(statement, [{**new, "channel": channel} for channel in missing])
-        return {channel: (rows, size) for channel, rows, size in connection.execute(query)}
-
-    def _move(self, connection: sa.Connection, operator: str, column: str, rows: Mapping[str, int]) -> None:
-        """Move one of the operator's positions forward in some channels; never back."""
-        if not rows:
-            return
-        table = tables.positions
-        start = {"topology": self._topology, "operator": operator, "read_rows": 0, "committed_rows": 0}
-        statement = self._database.insert(table)
-        to = statement.excluded[column]
-        upsert = statement.on_conflict_do_update(
-            index_elements=["topology", "operator", "channel"],
-            set_={column: sa.case((to > table.c[column], to), else_=table.c[column])},
-        )
-        connection.execute(
-            upsert, [{**start, "channel": channel, column: row} for channel, row in sorted(rows.items())]
-        )
 
     # Whose it is, and what a changed declaration gives up
 

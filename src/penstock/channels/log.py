@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.index import ChannelIndex
+from penstock.channels.publishing import NewBatch
 from penstock.channels.records import CatalogState, NewSegment, Segment
 from penstock.channels.segments import SegmentStore, batch_of_name
 from penstock.errors import PenstockError
@@ -49,6 +50,18 @@ class Swept:
     orphans: int
 
 
+class _Publication:
+    """A batch on its way into the catalog."""
+
+    def __init__(self, batch: NewBatch) -> None:
+        self.batch = batch
+        self.is_done = False
+        self.error: Exception | None = None
+        self.placed: list[Segment] | None = None
+        #: Its segments that the index does not have.
+        self.unknown: list[str] = []
+
+
 class Channels:
     """Any thread may call it. The catalog must belong to this process alone: nobody tells it of changes by others.
 
@@ -81,6 +94,8 @@ class Channels:
         self._committed_in_catalog: dict[tuple[str, str], int] = {}
         # Held while SQL runs, when `_changed` must not be: segments enter the index in the order of the catalog.
         self._publishing = threading.Lock()
+        #: Batches that threads want to have published: whoever holds `_publishing` publishes all of them together.
+        self._waiting_publications: list[_Publication] = []
         self._sweeping = threading.Lock()
         self._sweeps = 0
         self._adopt(catalog.load())
@@ -169,22 +184,60 @@ class Channels:
     ) -> bool:
         """Publish a batch; False if it was published before, and then the files of this replay are deleted."""
         self._check(operator, segments, read_to)
+        publication = _Publication(NewBatch(operator, batch, segments, manifest, read_to))
+        with self._changed:
+            self._waiting_publications.append(publication)
         with self._publishing:
-            placed = self.catalog.publish(operator, batch, segments, manifest, read_to)
-            if placed is None and batch > self._last_batches.get(operator, -1):
-                # An earlier attempt reached the catalog, but the connection broke before we heard of it.
-                self._adopt(self.catalog.load())
-                self._notify_concerned(self._readers, self._readers)
-            with self._changed:
-                if placed is not None:
-                    self._enter(operator, batch, placed, read_to)
-                known = [segment.path in self._indexes[segment.channel].paths for segment in segments]
-                self._notify_concerned({segment.channel for segment in segments}, read_to)
-        if placed is None:
+            if not publication.is_done:  # or another thread has published it with its own, while this one waited
+                with self._changed:
+                    waiting, self._waiting_publications = self._waiting_publications, []
+                self._publish(waiting)
+        if publication.error is not None:
+            raise publication.error
+        if publication.placed is None:
             # If a file cannot be deleted now, a sweep finds it.
             with traced("segments of a batch that was published before could not be deleted", OSError):
-                self._store.delete(segment.path for segment, keep in zip(segments, known, strict=True) if not keep)
-        return placed is not None
+                self._store.delete(publication.unknown)
+        return publication.placed is not None
+
+    def _publish(self, waiting: Sequence[_Publication]) -> None:
+        """All that wait, in one transaction. If that fails, each by itself: only what cannot be published fails."""
+        try:
+            self._enter_all(waiting)
+        except Exception as error:
+            if len(waiting) == 1:
+                waiting[0].error = error
+                waiting[0].is_done = True
+                return
+            for one in waiting:
+                if not one.is_done:
+                    self._publish([one])
+
+    def _enter_all(self, waiting: Sequence[_Publication]) -> None:
+        placed = self.catalog.publish_all([one.batch for one in waiting])
+        lost = [
+            one
+            for one, found in zip(waiting, placed, strict=True)
+            if found is None and one.batch.number > self._last_batches.get(one.batch.operator, -1)
+        ]
+        if lost:
+            # An earlier attempt reached the catalog, but the connection broke before we heard of it.
+            self._adopt(self.catalog.load())
+            self._notify_concerned(self._readers, self._readers)
+        with self._changed:
+            for one, found in zip(waiting, placed, strict=True):
+                batch = one.batch
+                if found is not None and not lost:
+                    self._enter(batch.operator, batch.number, found, batch.read_to)
+                one.placed = found
+                one.unknown = [
+                    segment.path
+                    for segment in batch.segments
+                    if segment.path not in self._indexes[segment.channel].paths
+                ]
+                one.is_done = True
+            written = {segment.channel for one in waiting for segment in one.batch.segments}
+            self._notify_concerned(written, {channel for one in waiting for channel in one.batch.read_to})
 
     def written_by(self, channel: str, operator: str) -> None:
         """From now on the batches of this operator's query write the channel."""

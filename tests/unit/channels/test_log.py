@@ -132,7 +132,7 @@ def test_only_the_declared_operators_write_and_read(world: World) -> None:
 def test_an_attempt_whose_outcome_was_unknown_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog has the batch, the driver got an error, and Spark runs the batch again."""
     channels = world.channels()
-    publish = world.catalog.publish
+    publish = world.catalog.publish_all
 
     def broken(*arguments: object) -> None:
         publish(*arguments)
@@ -140,7 +140,7 @@ def test_an_attempt_whose_outcome_was_unknown_is_found(world: World, monkeypatch
 
     first = world.segment(0, 10)
     with monkeypatch.context() as patch, pytest.raises(PenstockError):
-        patch.setattr(world.catalog, "publish", broken)
+        patch.setattr(world.catalog, "publish_all", broken)
         channels.publish("read", 0, [first], "{}", {})
     assert channels.end("lines") == 0
     channels.commit("count", "lines", 3)

@@ -1,9 +1,9 @@
 """How a standing bundle and the driver talk: over a TCP connection on which both have proved that they know a random
 key. What they exchange is JSON and bytes that are parsed, never a pickle.
 
-A bundle says once which seat it takes. Then the driver sends work, the bundle answers with the reports of that work, and
-so on, until the driver says that the turn is over. While it works, a bundle says from time to time that it is alive: one
-that is stopped or cut off is silent, and its work is given to another.
+A bundle says once which seat it takes. Then the driver sends work, the bundle answers with the reports of that work,
+and so on, until the driver says that the turn is over. While it works, a bundle says from time to time that it is
+alive: one that is stopped or cut off is silent, and its work is given to another.
 """
 
 from __future__ import annotations

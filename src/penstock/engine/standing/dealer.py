@@ -1,8 +1,8 @@
 """Who works on what: the open batches of one query, dealt share by share to the bundles that stand.
 
-A bundle asks for work when it has none (pull): a faster one asks sooner, so each slot gets rows in proportion to what it
-carries. A batch is cut when somebody asks, of what waits then. Where any bundle may have any rows, a batch is one share
-for whoever asked. Where keys belong to bundles, or all get all rows, it is one share for each.
+A bundle asks for work when it has none (pull): a faster one asks sooner, so each slot gets rows in proportion to what
+it carries. A batch is cut when somebody asks, of what waits then. Where any bundle may have any rows, a batch is one
+share for whoever asked. Where keys belong to bundles, or all get all rows, it is one share for each.
 
 Batches are published in the order in which they were cut, so a channel has its rows in the order of the rows that they
 were made of, and one position says how far an operator has read. A bundle does not wait for that: it goes on with the
@@ -180,8 +180,8 @@ class Dealer(Gate):
             return sum(one.turn == turn for one in self._stands.values())
 
     def serve(self, turn: int, bundles: Sequence[Bundle]) -> None:
-        """From now on batches are for the bundles of this turn; those of the turns before leave when they have done what
-        is theirs. What was for a bundle that is gone is cut anew."""
+        """From now on batches are for the bundles of this turn. Those of the turns before leave when they have done
+        what is theirs. What was for a bundle that is gone is cut anew."""
         with self._channels.lock:
             self._turn, self._bundles = turn, tuple(bundles)
             nobody = [seat for seat, queue in self._for_one.items() if queue and seat not in self._stands]

@@ -1,7 +1,7 @@
 """Where the rows of standing bundles come from: channels, or a source. A supply says what waits and cuts batches of it.
 
-The catalog alone knows how far an operator has read: a batch is published together with where it ends. So a query that is
-started again goes on there, whatever was cut and not published before."""
+The catalog alone knows how far an operator has read: a batch is published together with where it ends. So a query that
+is started again goes on there, whatever was cut and not published before."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.channels.log import Channels
+from penstock.channels.records import Segment
 from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, runs, split
 from penstock.engine.query.feeds import Batch, ChannelInput
 from penstock.engine.standing.dealer import CutBatch
@@ -84,7 +85,7 @@ class ChannelSupply:
     def _waiting(self, item: ChannelInput) -> int:
         return self._channels.end(item.channel) - self.position[item.channel]
 
-    def _within_bytes(self, segments: Sequence[Any], start: int, stop: int) -> int:
+    def _within_bytes(self, segments: Sequence[Segment], start: int, stop: int) -> int:
         """Where a batch must stop so as not to read too many bytes; it always takes at least one row."""
         size = 0.0
         for segment in segments:
@@ -122,7 +123,7 @@ class SourceSupply:
 
     def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
         instances = sum(bundle.instances for bundle in bundles)
-        end = self._offsets.end(most, instances)
+        end = self._offsets.end(min(most, self._offsets.available()), instances)
         if end is None or end == self._last:
             return None
         ranges = self._offsets.ranges(self._last, end, instances)

@@ -1,5 +1,5 @@
-"""A turn: one Spark job whose tasks are bundles that stand. Spark places the tasks, starts one again that fails, and says
-when the job cannot go on."""
+"""A turn: one Spark job whose tasks are bundles that stand. Spark places the tasks, starts one again that fails, and
+says when the job cannot go on."""
 
 from __future__ import annotations
 
