@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
 from penstock.kinds import FileWriter
+
+if TYPE_CHECKING:
+    from penstock.engine.run.run import Run
 
 #: Manifests of so many batches stay in the catalog for every operator, and of so many more until they are deleted.
 KEPT_BATCHES = 200
@@ -21,6 +25,14 @@ class Staging:
 
     writer: FileWriter
     query: str
+
+
+def staging_of(run: Run) -> list[Staging]:
+    """What the sinks of a run stage, by the queries as they are now: the first operator of a chain gives its name to
+    what the sinks in the chain stage."""
+    running = [(sink, run.queries.by_operator.get(sink.name)) for sink in run.definition.sinks]
+    found = [(query, run.context.file_writer(sink, query.operator)) for sink, query in running if query]
+    return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
 
 
 class Chores:

@@ -37,6 +37,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.store import StatisticsStore
+from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.definition import TopologyDefinition
@@ -134,6 +135,8 @@ def open_context(
     for sink in definition.sinks:
         if (writer := context.file_writer(sink)) is not None:
             writer.clear()
+    for location in (context.checkpoints, store.root):
+        for_owner_only(location)
     return Opened(context, told)
 
 

@@ -16,7 +16,7 @@ from penstock.engine.run.keeping import Restarts, Waits
 from penstock.errors import PenstockError
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
-from penstock.topology.definition import Keyed, Operator, Source
+from penstock.topology.definition import Keyed, Operator
 
 if TYPE_CHECKING:
     from penstock.engine.run.run import Run
@@ -27,15 +27,10 @@ class Queries:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        #: Operators that get nothing until they are released.
-        self.held: set[str] = set()
         #: The query that runs an operator, alone or with others.
         self.by_operator: dict[str, OperatorQuery] = {}
         #: Held while a query is replaced by another.
         self.replacing = threading.RLock()
-        #: Held for a moment, while it is decided whether rows are let in: whoever pauses, resumes or ends a run and
-        #: whoever starts a query do that one after the other, so that no query misses what was decided for all.
-        self.gates = threading.RLock()
         #: Of keyed operators, over all the queries that run one: what Spark tells of their state.
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
@@ -59,17 +54,12 @@ class Queries:
 
     def let_all_in(self) -> None:
         for query in self.all():
-            self._let_in(query.operator.name)
-
-    def release(self, operator: str) -> None:
-        """Let rows into an operator that was held."""
-        self.held.discard(operator)
-        self._let_in(operator)
+            self._run.gates.let_in(query)
 
     def start_again(self, operator: str) -> None:
         """By the definition and in the chain as they are now; the one before is stopped already."""
         self._start(operator)
-        self._let_in(operator)
+        self._run.gates.let_in(self.by_operator[operator])
 
     def start_parts(self, parts: Sequence[str]) -> None:
         """Start queries anew, each named by its first operator, the later ones first. One that does not start is a
@@ -147,38 +137,20 @@ class Queries:
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
         query = OperatorQuery(operators, run.context, self._seats(name))
-        with self.gates:
+        with run.gates.lock:
             if run.has_stopped:
                 raise PenstockError(
                     "STOPPING", f'the topology has stopped: "{name}" is not started again.', "Run it again."
                 )
             query.accounts = self._accounts_of(query.operator)
             self.by_operator.update(dict.fromkeys(chain, query))
-            query.intake.pause(run.paused and isinstance(query.operator, Source))
-            if run.draining and query.emits_by_itself:
-                query.intake.close()
-                return  # it would read on: what it had begun and not published was never emitted
+            if not run.gates.prepare(query):
+                return
         try:
             query.start()
         except Exception as error:
             query.fail(error)  # or nobody would ever hear that this one does not run
         query.check()
-
-    def _let_in(self, name: str) -> None:
-        query = self.by_operator[name]
-        with self.gates:
-            ends = self._run.draining and isinstance(query.operator, Source)
-            if ends:
-                self.shut(query)
-            elif name not in self.held:
-                query.intake.open()
-        if ends and query.emits_by_itself:
-            query.stop()  # it was started while the end began
-
-    def shut(self, source: OperatorQuery) -> None:
-        """Let a source emit nothing more. One that Spark drives has to be stopped as well."""
-        source.intake.close()
-        source.intake.expect_nothing_more()
 
     def _accounts_of(self, operator: Operator) -> StateAccounts | None:
         if not isinstance(operator, Keyed):

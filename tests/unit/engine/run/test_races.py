@@ -210,7 +210,7 @@ def test_a_drain_that_begins_while_a_source_is_let_in_again_keeps_it_shut(make: 
     HookedIntake.before_open, ending = beside(run.begin_drain)
     run.queries.mend()
     ending.join(5)
-    assert run.draining
+    assert run.gates.draining
     assert not source_of(run).lets_rows_in
 
 
