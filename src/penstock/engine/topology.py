@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.engine.change.changes import RunChanges
 from penstock.engine.run.run import Run
@@ -21,6 +22,32 @@ class SparkTopology(Run):
 
     def _complete(self) -> None:
         self.changes = RunChanges(self)
+
+    # Its gates
+
+    @property
+    def paused(self) -> bool:
+        return self.gates.paused
+
+    def pause(self, paused: bool = True) -> bool:
+        """Let the sources emit nothing until `resume`; rows that they have emitted go on. Rows that are
+        due stay due. False if nothing changes."""
+        changes = self.gates.pause(paused)
+        if changes and not paused:
+            self.monitor.restart(run_time())  # what was measured meanwhile says nothing
+        return changes
+
+    def resume(self) -> bool:
+        return self.pause(False)
+
+    def begin_drain(self) -> None:
+        """Let the sources emit nothing more; rows that they have emitted go on to the sinks."""
+        self.gates.begin_drain()
+
+    @property
+    def drained(self) -> bool:
+        """After `begin_drain`: whether all rows that the sources have emitted have reached the sinks."""
+        return self.gates.drained
 
     # Its end
 

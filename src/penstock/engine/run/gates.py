@@ -43,13 +43,14 @@ class Gates:
             return False
         return True
 
-    def let_in(self, query: OperatorQuery) -> None:
-        """Let rows into a query that was started, unless its operator is held, or it is a source and the run drains."""
+    def let_in(self, operator: str) -> None:
+        """Let rows into the query of an operator, unless the operator is held, or it is a source and the run drains."""
+        query = self._run.query(operator)
         with self.lock:
             ends = self.draining and isinstance(query.operator, Source)
             if ends:
                 self._shut(query)
-            elif query.operator.name not in self.held:
+            elif operator not in self.held:
                 query.intake.open()
         if ends and query.emits_by_itself:
             query.stop()  # the drain began while this source was being started
@@ -57,7 +58,7 @@ class Gates:
     def release(self, operator: str) -> None:
         """Let rows into an operator that was held."""
         self.held.discard(operator)
-        self.let_in(self._run.query(operator))
+        self.let_in(operator)
 
     def pause(self, paused: bool) -> bool:
         """Let the sources emit nothing, or let them emit again; False if nothing changes."""

@@ -1,4 +1,4 @@
-"""The life of a topology that runs: it is started, paused and resumed, redefined, drained and stopped."""
+"""The life of a topology that runs: it is started, looked after, redefined, drained and stopped."""
 
 from __future__ import annotations
 
@@ -292,31 +292,7 @@ class Run:
         self.arrangement.plan(placement)
         arrangement.record(self.catalog, definition, placement)
 
-    @property
-    def paused(self) -> bool:
-        return self.gates.paused
-
-    def pause(self, paused: bool = True) -> bool:
-        """Let the sources emit nothing until `resume`; rows that they have emitted go on. Rows that are
-        due stay due. False if nothing changes."""
-        changes = self.gates.pause(paused)
-        if changes and not paused:
-            self.monitor.restart(run_time())  # what was measured meanwhile says nothing
-        return changes
-
-    def resume(self) -> bool:
-        return self.pause(False)
-
     # Ending
-
-    def begin_drain(self) -> None:
-        """Let the sources emit nothing more; rows that they have emitted go on to the sinks."""
-        self.gates.begin_drain()
-
-    @property
-    def drained(self) -> bool:
-        """After `begin_drain`: whether all rows that the sources have emitted have reached the sinks."""
-        return self.gates.drained
 
     def stop(self, drain: bool = True) -> bool:
         """Stop all queries; True if all rows that the sources emitted have reached the sinks. A second call changes
