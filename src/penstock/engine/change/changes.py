@@ -49,7 +49,7 @@ class RunChanges(CuttingEnactor):
         tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
         executor = self._run.host.slots.executor(slot)
         been = query.state.been_on(executor) if query.state is not None and executor is not None else frozenset()
-        sizes = state_bytes(self._run.environment.checkpoint(operator), len(placement.tasks.get(operator, ())))
+        sizes = state_bytes(self._run.context.checkpoint(operator), len(placement.tasks.get(operator, ())))
         return cheapest_tasks(tasks, sizes, count, been)
 
 
@@ -102,7 +102,7 @@ class RunningEngine:
             if any(isinstance(operator, Keyed) for operator in self.definition.operators):
                 executors = [one for slot in came.values() if (one := host.slots.executor(slot)) is not None]
                 with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
-                    warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
+                    warm_state(internals, executors, self._run.context.checkpoints, WARM_STATE_SECONDS)
             came = self._await_machine(machine, give_up, deadline)
         except BaseException:
             with suppress(Exception):
@@ -256,7 +256,7 @@ class RunningEngine:
     # What it cost
 
     def _state_bytes(self, operator: str) -> list[int]:
-        return state_bytes(self._run.environment.checkpoint(operator), len(self.planned.tasks[operator]))
+        return state_bytes(self._run.context.checkpoint(operator), len(self.planned.tasks[operator]))
 
     def _interruption(self, operator: str, at: float) -> Interruption:
         gaps = self._run.statistics.gaps(operator)

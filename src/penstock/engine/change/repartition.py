@@ -47,7 +47,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
                 if begun
                 else "It goes on with the tasks it had.",
             ) from error
-        enter_rewriting(run.environment, operator)
+        enter_rewriting(run.context, operator)
         record_tasks(run.catalog, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
@@ -61,7 +61,7 @@ def _has_begun(run: Run, operator: str) -> bool:
     """Whether Spark has begun to rewrite the state, or has done it and its answer was lost. A checkpoint that cannot be
     read may be so: it is left to the next start, which finds out."""
     try:
-        planned, finished = logged_batches(run.environment.checkpoint(operator))
+        planned, finished = logged_batches(run.context.checkpoint(operator))
     except (OSError, ValueError):
         return True
     published = run.catalog.last_batch(operator)
@@ -73,7 +73,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
     for _ in range(ATTEMPTS):
         began = time.monotonic()
         try:
-            repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
+            repartition_state(run.host.spark, run.context.checkpoint(operator), tasks)
             return time.monotonic() - began
         except (PySparkException, Py4JError) as error:
             if not was_cut_off(error):
