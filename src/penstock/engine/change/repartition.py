@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from penstock.clock import run_time
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
-from penstock.engine.spark.internals import repartition_state
+from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.sizes import logged_batches
 from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
 from penstock.errors import PenstockError

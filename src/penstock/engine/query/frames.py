@@ -26,7 +26,7 @@ from penstock.engine.message.shares import Spread
 from penstock.engine.query.feeds import Batch, ChannelFeed, ChannelInput, Seats, SourceFeed
 from penstock.engine.query.intake import Intake
 from penstock.engine.query.rehearsal import frame_of, input_groups
-from penstock.engine.spark.internals import java_of
+from penstock.engine.spark.java_values import java_of
 from penstock.engine.spark.streams import Streams
 from penstock.engine.state.checkpoint_log import CheckpointLog
 from penstock.kinds import BatchWriter, FileWriter, SinkPlace, SourcePlace

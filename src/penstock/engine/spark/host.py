@@ -15,8 +15,8 @@ from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
 from penstock.cluster.processes import GuardedFolder
 from penstock.cluster.provider import Provider
-from penstock.engine.spark.driver_jvm import close_callbacks
-from penstock.engine.spark.internals import SparkInternals, end_jvm, has_session, missing
+from penstock.engine.spark.driver_jvm import close_callbacks, end_jvm, has_session
+from penstock.engine.spark.internals import SparkInternals, missing
 from penstock.engine.spark.session import open_session
 from penstock.engine.spark.slots import Slots
 from penstock.engine.spark.streams import PlacedStreams, Streams

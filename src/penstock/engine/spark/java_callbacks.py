@@ -1,23 +1,22 @@
 """The two Python objects that Spark calls: a streaming source and a sink. Java reaches them through Py4J's callbacks.
 
-Their Java half, and everything else beyond Spark's public interfaces, is in internals.py.
+internals.py hands them to Spark, and descriptor_frames.py makes the Java values that they answer with.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cluster.provider import Executor
+from penstock.engine.spark.descriptor_frames import DescriptorFrames
+from penstock.engine.spark.java_values import STREAMING
 
-if TYPE_CHECKING:
-    from penstock.engine.spark.internals import SparkInternals
-
-SOURCE = "org.apache.spark.sql.execution.streaming.Source"
-SINK = "org.apache.spark.sql.execution.streaming.Sink"
+SOURCE = f"{STREAMING}.Source"
+SINK = f"{STREAMING}.Sink"
 
 
 class Feed(Protocol):
@@ -80,32 +79,28 @@ class _CalledFromJava:
 class PlacedSource(_CalledFromJava):
     """Trick 2: Spark's Source interface, answered in Python through Py4J's callback server."""
 
-    def __init__(self, internals: SparkInternals, name: str, feed: Feed, session: Any) -> None:
+    def __init__(self, frames: DescriptorFrames, name: str, feed: Feed, session: Any) -> None:
         super().__init__(name, feed.fail)
-        self._internals = internals
+        self._frames = frames
         self._feed = feed
         self._session = session
         #: What was answered last, as Java has it: while nothing comes, the answer is the same, and made once.
         self._answered: tuple[str | None, Any] | None = None
 
     def schema(self) -> Any:
-        return self._internals._schema
+        return self._frames.schema
 
     def getOffset(self) -> Any:
         text = self._call(self._feed.latest)
         if self._answered is None or self._answered[0] != text:
-            internals = self._internals
-            offset = internals._none if text is None else internals._option.apply(internals._offset_of(text))
-            self._answered = text, offset
+            self._answered = text, self._frames.maybe_offset(text)
         return self._answered[1]
 
     def getBatch(self, start: Any, end: Any) -> Any:
         def batch() -> Any:
             begin = start.get().json() if start.isDefined() else None
             partitions = self._feed.partitions(begin, end.json())
-            if not partitions:
-                return self._internals._empty_frame(self._session)
-            return self._internals._frame_of(self._session, partitions)
+            return self._frames.of(self._session, partitions) if partitions else self._frames.empty(self._session)
 
         return self._call(batch)
 
@@ -119,7 +114,7 @@ class PlacedSource(_CalledFromJava):
         raise NotImplementedError("only sources of the second version have one")
 
     def deserializeOffset(self, text: str) -> Any:
-        return self._internals._offset_of(text)
+        return self._frames.offset(text)
 
     class Java:
         implements = (SOURCE,)
@@ -128,9 +123,9 @@ class PlacedSource(_CalledFromJava):
 class PythonSink(_CalledFromJava):
     """Trick 3: Spark's Sink interface, answered in Python."""
 
-    def __init__(self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession) -> None:
+    def __init__(self, frames: DescriptorFrames, name: str, sink: BatchSink, spark: SparkSession) -> None:
         super().__init__(name, sink.fail)
-        self._internals = internals
+        self._frames = frames
         self._sink = sink
         self._spark = spark
 
@@ -145,10 +140,10 @@ class PythonSink(_CalledFromJava):
         return self._name
 
     def schema(self) -> Any:
-        return self._internals._schema
+        return self._frames.schema
 
     def capabilities(self) -> Any:
-        return self._internals._java("java.util.HashSet")()
+        return self._frames.java.empty_set()
 
     class Java:
         implements = (SINK,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,6 +10,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.internals import SparkInternals
+from penstock.engine.spark.state_partitions import StatePartition, state_folder
+from penstock.engine.spark.stream_plans import stateful_operators
 
 DEFAULT_STORE = "default"
 #: A join of two streams keeps four stores a partition.
@@ -22,23 +23,13 @@ JOIN_STORES = (
 )
 
 
-@dataclass(frozen=True)
-class StatePartition:
-    """One store of one task: a query may have several stateful operators, and a join several stores."""
-
-    checkpoint: str
-    operator: int
-    partition: int
-    name: str
-
-
 class StatePlacer:
     """The state of one running query."""
 
     def __init__(self, internals: SparkInternals, frame: DataFrame, tasks: int) -> None:
         self._internals = internals
         self._tasks = tasks
-        self._operators, joins = internals.stateful_operators(frame)
+        self._operators, joins = stateful_operators(frame)
         # Spark asks for a store by name; a name that the query does not have is never asked for.
         self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
         #: Where Spark was last told that each task is to be.
@@ -81,7 +72,7 @@ class StatePlacer:
         return [self._internals.state_location(query, next(self._stores(query, task))) for task in range(self._tasks)]
 
     def _stores(self, query: StreamingQuery, task: int) -> Iterator[StatePartition]:
-        checkpoint = self._internals.state_folder(query)
+        checkpoint = state_folder(query)
         for operator in range(self._operators):
             for name in self._names:
                 yield StatePartition(checkpoint, operator, task, name)

@@ -26,7 +26,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from penstock.engine.spark.internals import DESCRIPTOR, QueryIdentity, SparkInternals
+from penstock.engine.spark.descriptor_frames import DESCRIPTOR
+from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
 from penstock.engine.spark.streams import ActiveQueries, WriteBatch, start_foreach_batch
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.internals import HadoopFiles
+from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.spark.unplaced import unwrapped_offset
 
 #: How far a query has read: channel -> row, or, for sources, the number of the input -> its offset.

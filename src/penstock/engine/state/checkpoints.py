@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.internals import HadoopFiles
+from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.state.checkpoint_log import CheckpointLog
 
 _OFFSETS = "offsets"
