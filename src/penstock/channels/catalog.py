@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
-from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
+from penstock.channels.records import CatalogState, NewSegment, Position, PublishedBatch, Segment
 from penstock.clock import wall_time
 
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
@@ -94,7 +94,7 @@ class Catalog:
             if last is not None and batch <= last:
                 # The commit of an attempt whose connection broke may have succeeded: then the batch is this very one.
                 return self._own(connection, operator, batch, segments) if attempts > 1 else None
-            record = Batch(batch, self._clock(), manifest)
+            record = PublishedBatch(batch, self._clock(), manifest)
             connection.execute(
                 sa.insert(tables.batches), {"topology": self._topology, "operator": operator, **asdict(record)}
             )
@@ -115,7 +115,7 @@ class Catalog:
     def last_batch(self, operator: str) -> int | None:
         return self._database.run(lambda connection: self._last_batch(connection, operator))
 
-    def manifests(self, operator: str, after_batch: int = -1) -> list[Batch]:
+    def manifests(self, operator: str, after_batch: int = -1) -> list[PublishedBatch]:
         """The operator's batches above `after_batch`, oldest first."""
         table = tables.batches
         query = (
@@ -123,7 +123,7 @@ class Catalog:
             .where(*self._mine(table, operator=operator), table.c.batch > after_batch)
             .order_by(table.c.batch)
         )
-        return self._database.run(lambda connection: [Batch(*row) for row in connection.execute(query)])
+        return self._database.run(lambda connection: [PublishedBatch(*row) for row in connection.execute(query)])
 
     def prune_batches(self, operator: str, keep: int) -> int:
         """Delete all but the newest `keep` batches and say how many; the newest stays, it tells replays apart."""
@@ -203,14 +203,7 @@ class Catalog:
         return self._database.run(lambda connection: connection.scalar(query))
 
     def set_meta(self, key: str, value: str) -> None:
-        self._fence.write(lambda connection: connection.execute(self._upsert_meta(key, value)))
-
-    def _upsert_meta(self, key: str, value: str) -> sa.Executable:
-        row = {"topology": self._topology, "key": key, "value": value}
-        statement = self._database.insert(tables.meta).values(row)
-        return statement.on_conflict_do_update(
-            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
-        )
+        self._fence.write(lambda connection: self._set_metas(connection, {key: value}))
 
     # Parts of the transactions above
 
@@ -340,8 +333,7 @@ class Catalog:
                     connection.execute(sa.delete(table).where(*self._mine(table, channel=channel)))
             if rows:
                 connection.execute(sa.insert(tables.positions), rows)
-            for key, value in meta.items():
-                connection.execute(self._upsert_meta(key, value))
+            self._set_metas(connection, meta)
 
         operators, channels = list(operators), list(channels)
         self._fence.write(work)
@@ -361,17 +353,16 @@ class Catalog:
     def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
         """Write some values and delete others, in one transaction."""
         table = tables.meta
-        statement = self._database.insert(table)
-        upsert = statement.on_conflict_do_update(
-            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
-        )
-        rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
 
         def work(connection: sa.Connection) -> None:
-            if rows:
-                connection.execute(upsert, rows)
+            self._set_metas(connection, values)
             for start in range(0, len(gone), _VALUES_A_STATEMENT):
                 some = table.c.key.in_(gone[start : start + _VALUES_A_STATEMENT])
                 connection.execute(sa.delete(table).where(*self._mine(table), some))
 
         self._fence.write(work)
+
+    def _set_metas(self, connection: sa.Connection, values: Mapping[str, str]) -> None:
+        rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
+        if rows:
+            connection.execute(self._database.upsert_value(tables.meta), rows)

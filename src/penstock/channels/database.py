@@ -59,21 +59,21 @@ PATIENT = Retries(times=9)
 
 
 @dataclass(frozen=True)
-class Content:
+class DatabaseContent:
     """What a database is there for: its errors speak of it."""
 
     name: str
     error: str
 
 
-CATALOG = Content("catalog", "CATALOG_UNREACHABLE")
-STATISTICS = Content("statistics store", "STATISTICS_UNREACHABLE")
+CATALOG = DatabaseContent("catalog", "CATALOG_UNREACHABLE")
+STATISTICS = DatabaseContent("statistics store", "STATISTICS_UNREACHABLE")
 
 
 class Database:
     """Runs transactions on an engine. Messages show `shown`, the URL without what must stay secret."""
 
-    def __init__(self, engine: sa.Engine, retries: Retries, content: Content) -> None:
+    def __init__(self, engine: sa.Engine, retries: Retries, content: DatabaseContent) -> None:
         self._engine = engine
         self._retries = retries
         self._content = content
@@ -85,7 +85,10 @@ class Database:
 
     @staticmethod
     def open(
-        url: str, synchronous: Synchronous = "NORMAL", retries: Retries | None = None, content: Content = CATALOG
+        url: str,
+        synchronous: Synchronous = "NORMAL",
+        retries: Retries | None = None,
+        content: DatabaseContent = CATALOG,
     ) -> Database:
         parsed = _parse(url, content)
         if synchronous not in get_args(Synchronous):
@@ -126,10 +129,7 @@ class Database:
         if found is None or int(found) < version:
             meta.metadata.create_all(connection)
             row = {"topology": "", "key": _VERSION_KEY, "value": str(version)}
-            put = self.insert(meta).values(row)
-            connection.execute(
-                put.on_conflict_do_update(index_elements=["topology", "key"], set_={"value": put.excluded.value})
-            )
+            connection.execute(self.upsert_value(meta), row)
 
     def hold(self, name: str) -> None:
         """Take a lock that no other process has, until this is closed or the process ends; STATE_IN_USE otherwise."""
@@ -181,6 +181,13 @@ class Database:
         """An INSERT that can say what to do on a conflict: the two have it in their own dialects."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
+    def upsert_value(self, meta: sa.Table) -> sa.Executable:
+        """An INSERT into a table of topology, key and value; where the key is there already, it gets the new value."""
+        statement = self.insert(meta)
+        return statement.on_conflict_do_update(
+            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
+        )
+
     @property
     def is_sqlite(self) -> bool:
         return self._engine.dialect.name == "sqlite"
@@ -206,7 +213,7 @@ _SQLITE_HINT = (
 _POSTGRESQL_HINT = "Check that the server runs, and the URL's host, port, user, password and database."
 
 
-def _parse(url: str, content: Content) -> sa.URL:
+def _parse(url: str, content: DatabaseContent) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -223,7 +230,7 @@ def _parse(url: str, content: Content) -> sa.URL:
 _URL_HINT = "Give sqlite:////folder/file.db or postgresql://user:password@host:5432/database."
 
 
-def _sqlite(url: sa.URL, synchronous: Synchronous, content: Content) -> sa.Engine:
+def _sqlite(url: sa.URL, synchronous: Synchronous, content: DatabaseContent) -> sa.Engine:
     if url.database and url.database != ":memory:":
         _create_private(Path(url.database), content)
     # One connection: threads that write queue for it in the order they came, which SQLite's own waiting does not keep.
@@ -252,7 +259,7 @@ def _sqlite(url: sa.URL, synchronous: Synchronous, content: Content) -> sa.Engin
     return engine
 
 
-def _create_private(path: Path, content: Content) -> None:
+def _create_private(path: Path, content: DatabaseContent) -> None:
     """Create the file with mode 0600: SQLite would leave it to the umask. Its helper files get the same mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -260,7 +267,7 @@ def _create_private(path: Path, content: Content) -> None:
         raise _unreachable(content, f"{path}: {error.strerror}", _SQLITE_HINT) from None
 
 
-def _postgresql(url: sa.URL, content: Content) -> sa.Engine:
+def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
     defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock", **_KEEPALIVE}
     try:
         return sa.create_engine(
@@ -298,5 +305,5 @@ def _secrets(url: sa.URL) -> tuple[str, ...]:
     return tuple(secret for secret in hidden if secret)
 
 
-def _unreachable(content: Content, message: str, hint: str) -> PenstockError:
+def _unreachable(content: DatabaseContent, message: str, hint: str) -> PenstockError:
     return PenstockError(content.error, f"The {content.name} cannot be reached: {message}.", hint)

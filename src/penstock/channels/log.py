@@ -31,7 +31,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Backlog:
+class ChannelBacklog:
     """What waits in a channel for one reader."""
 
     rows: int
@@ -113,10 +113,10 @@ class Channels:
         with self._changed:
             return self._committed[operator, channel]
 
-    def backlog(self, operator: str, channel: str) -> Backlog:
+    def backlog(self, operator: str, channel: str) -> ChannelBacklog:
         with self._changed:
             index, row = self._indexes[channel], self._read[operator, channel]
-            return Backlog(index.end - row, index.bytes_from(row), index.oldest_from(row))
+            return ChannelBacklog(index.end - row, index.bytes_from(row), index.oldest_from(row))
 
     def full(self, channel: str) -> bool:
         """Whether some reader's backlog is at or over the bound."""

@@ -96,7 +96,8 @@ class SegmentStore:
             # What it takes in memory: bounds on batches and backlogs are about that, however small it is on the disk.
             size = table.nbytes if self.compression else sink.tell()
         if self.sync and isinstance(filesystem, fs.LocalFileSystem):
-            _sync(Path(root) / path)
+            written = Path(root) / path
+            sync(written, written.parent)
         return SegmentFile(path, table.num_rows, size)
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -233,9 +234,10 @@ def _coalesced(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield in_group_order(batch) if grouped else batch
 
 
-def _sync(path: Path) -> None:
-    for name in (path, path.parent):
-        handle = os.open(name, os.O_RDONLY)
+def sync(*paths: Path) -> None:
+    """Have the disk itself hold these files and folders, so that they survive a power cut."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

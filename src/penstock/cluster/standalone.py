@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import sys
 import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cluster import daemons
+from penstock.cluster import addresses, daemons
 from penstock.cluster.binding import assign_slots
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -35,9 +33,6 @@ from penstock.logs import traced
 POLL_SECONDS = 0.05
 #: How long the master may take; a few seconds are usual.
 START_SECONDS = 60.0
-#: The first machine is 127.0.0.2: the driver and the master have 127.0.0.1.
-FIRST_ADDRESS = 2
-LAST_ADDRESS = 254
 GRACE_SECONDS = 3.0
 #: A daemon that has ended so often within so many seconds is left as it is for a while.
 MOST_RESTARTS, RESTART_WINDOW = 6, 60.0
@@ -102,7 +97,8 @@ class StandaloneCluster:
     @property
     def cluster(self) -> Cluster:
         with self._lock:
-            return Cluster(tuple(worker.machine for _, worker in sorted(self._workers.items(), key=_address_order)))
+            hosts = sorted(self._workers, key=addresses.order)
+            return Cluster(tuple(self._workers[host].machine for host in hosts))
 
     def start(self) -> None:
         """Start the master and, once it listens, the workers.
@@ -111,8 +107,8 @@ class StandaloneCluster:
         cannot be started earlier: a worker that finds no master tries again only after 5 to 15 s.
         """
         check_java()
-        for i in range(self.machines):
-            _require_address(_address(FIRST_ADDRESS + i))
+        for address in addresses.free(self.machines, taken=()):
+            addresses.require(address)
         self._clear_scratch()  # a driver that was killed could not
         # What a master of an earlier run knew: this one would wait for workers that are gone.
         shutil.rmtree(self.work_dir / "recovery", ignore_errors=True)
@@ -160,7 +156,8 @@ class StandaloneCluster:
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         with self._lock:
-            return Cluster.of(self._free_addresses(count), self.slots, self.cores).machines
+            free = addresses.free(count, taken={*self._workers, *self._leaving})
+            return Cluster.of(free, self.slots, self.cores).machines
 
     def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
         return ()
@@ -168,7 +165,7 @@ class StandaloneCluster:
     def add_machine(self, machine: Machine, spark: Executors | None = None, idle: Collection[Slot] = ()) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""
         with self._lock:
-            _require_address(machine.name)
+            addresses.require(machine.name)
             self._workers[machine.name] = Worker(machine, self._launch_worker(machine.name))
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
@@ -292,16 +289,6 @@ class StandaloneCluster:
             raise cluster_failed("The cluster does not run: it was not started, or has been stopped.")
         return self._ports
 
-    def _free_addresses(self, count: int) -> list[str]:
-        addresses = [_address(last) for last in range(FIRST_ADDRESS, LAST_ADDRESS + 1)]
-        free = [address for address in addresses if address not in self._workers and address not in self._leaving]
-        if len(free) < count:
-            most = len(addresses)
-            raise PenstockError(
-                "BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Ask for fewer machines."
-            )
-        return free[:count]
-
     def _require_alive(self) -> None:
         """Say at once that a process has ended, rather than wait for what cannot come any more."""
         self._master_ports()
@@ -336,23 +323,3 @@ def _await_ports(master: GuardedProcess, deadline_seconds: float) -> daemons.Por
 
 def _ended(name: str, process: GuardedProcess) -> PenstockError:
     return cluster_failed(f"{name} has ended (exit code {process.exit_code}).", process.log_tail())
-
-
-def _address(last: int) -> str:
-    return f"127.0.0.{last}"
-
-
-def _address_order(item: tuple[str, Worker]) -> int:
-    return int(item[0].rpartition(".")[2])
-
-
-def _require_address(host: str) -> None:
-    """Machines need addresses of their own; on macOS only 127.0.0.1 is there until more are added."""
-    try:
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-    except OSError as problem:
-        hint = "Use one machine less, the local cluster, or attach to a master on real hosts."
-        if sys.platform == "darwin":
-            hint = f"Add the address with: sudo ifconfig lo0 alias {host} up (once for each machine, until a restart)."
-        raise PenstockError("BAD_CLUSTER", f"Address {host} for a machine cannot be used: {problem}.", hint) from None

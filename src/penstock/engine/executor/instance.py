@@ -94,6 +94,11 @@ class Work:
             self.rows_by_channel[channel] = self.rows_by_channel.get(channel, 0) + rows
             self.traffic[producer] = self.traffic.get(producer, 0) + size
 
+    def spent(self, began: float, cpu: float) -> None:
+        """Count the time since this stage took over: `began` by the clock, `cpu` of this thread."""
+        self.busy += time.perf_counter() - began
+        self.cpu += time.thread_time() - cpu
+
     def refuse(self, row: str, error: str) -> None:
         """A row that could not be handled, as text."""
         self.bad_rows += 1
@@ -157,8 +162,7 @@ class Instance:
             began, cpu = time.perf_counter(), time.thread_time()
             portion = next(portions, None)
             if self._reading_is_work:
-                work.busy += time.perf_counter() - began
-                work.cpu += time.thread_time() - cpu
+                work.spent(began, cpu)
             if portion is None:
                 return
             piece, batch = portion
@@ -180,8 +184,7 @@ class Instance:
             parts = _parts_of_call(stage, work, batch)
         except PenstockError as error:
             raise failure(stage, error) from error
-        work.busy += time.perf_counter() - began
-        work.cpu += time.thread_time() - cpu
+        work.spent(began, cpu)
         for output, part in parts:
             if part.num_rows:
                 work.emit(output, part, stage.keeps(output))
@@ -261,8 +264,7 @@ def _fold(stage: Stage, work: Work) -> None:
     except Exception as error:
         raise failure(stage, error) from error
     work.gathered, work.gathered_rows, work.gathered_bytes = [], 0, 0
-    work.busy += time.perf_counter() - began
-    work.cpu += time.thread_time() - cpu
+    work.spent(began, cpu)
 
 
 def _parts_of_call(stage: Stage, work: Work, batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.segments import below, open_filesystem
+from penstock.channels.segments import below, open_filesystem, sync
 from penstock.errors import Location, PenstockError
 from penstock.privacy import for_owner_only
 
@@ -141,17 +141,9 @@ def claim(folder: Path, catalog: Catalog, owner: Owner, outside: Collection[str]
         file.flush()
         os.fsync(file.fileno())
     written.rename(folder / OWNER)
-    _sync(folder)  # a power cut must not leave a place with a claim that the folder does not know
+    sync(folder)  # a power cut must not leave a place with a claim that the folder does not know
     for place in sorted(set(outside)):
         _write_claim(place, new, str(folder))
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _claims(folder: Path) -> list[str]:

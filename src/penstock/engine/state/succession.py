@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine.state.shape import Shape, channels_read, contents
+from penstock.engine.state.shape import Shape, channel_shapes, channels_read
 
 #: Kinds of operators whose checkpoint holds what cannot be had again.
 _HOLDS = {"keyed": "its state", "source": "what it has read so far"}
@@ -143,7 +143,7 @@ def _same_plan(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> 
 
 def _stale_rows(old: OldState, declared: Shape, carried: Collection[str]) -> list[Refusal]:
     """Readers that are carried on in a channel whose rows are declared otherwise now, and have not read all of it."""
-    before, now = contents(old.shape), contents(declared)
+    before, now = channel_shapes(old.shape), channel_shapes(declared)
     refusals = []
     for name in sorted(before.keys() & now.keys()):
         was, becomes = before[name], now[name]
