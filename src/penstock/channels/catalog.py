@@ -18,6 +18,7 @@ from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
 from penstock.channels.records import CatalogState, NewSegment, Position, PublishedBatch, Segment
 from penstock.clock import wall_time
+from penstock.logs import LOGGER
 
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
 _VALUES_A_STATEMENT = 500
@@ -65,6 +66,7 @@ class Catalog:
         if not self._database.still_held():
             # Another driver is about to take over, or the server does not know yet that our session is gone. Nothing
             # can go wrong meanwhile, since writes are fenced.
+            LOGGER.warning("the lock of %r was lost, and could not be taken again yet", self)
             return
         self._fence.check()
 
@@ -106,6 +108,7 @@ class Catalog:
             return self._fence.write(work)
         except sa.exc.IntegrityError:
             # Another connection published the same batch between our look at the last one and our insert: look again.
+            LOGGER.info("batch %d of %s was published by another connection meanwhile", batch, operator)
             return self._fence.write(work)
 
     def published(self, operator: str, batch: int) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from penstock.channels.hold import FileHold, Hold, NoHold, SessionHold
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 Synchronous = Literal["NORMAL", "FULL"]
 Result = TypeVar("Result")
@@ -174,6 +175,7 @@ class Database:
             except (DBAPIError, PoolTimeoutError) as error:
                 if pause is None or not _may_pass(error):
                     raise self.unreachable(error) from None
+                LOGGER.info("%s Penstock tries again in %g s.", self.unreachable(error).message, pause)
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.cluster import guard
+from penstock.logs import LOGGER
 
 #: How long the guard may take beyond the grace period before it is given up.
 GUARD_SECONDS = guard.KILL_SECONDS + 5.0
@@ -53,7 +54,7 @@ class GuardedProcess:
         """Begin the end without waiting for it, so that several processes can end side by side."""
         line = self._guard.stdin
         if line is not None and not line.closed:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError):  # the guard has ended already, and so has the command
                 line.write(f"{grace}\n".encode())
             line.close()
 
@@ -63,6 +64,7 @@ class GuardedProcess:
         try:
             self._guard.wait(grace + GUARD_SECONDS)
         except subprocess.TimeoutExpired:
+            LOGGER.warning("the guard of the process that writes %s did not end in time: Penstock kills it", self.log)
             self._guard.kill()
             self._guard.wait()
 

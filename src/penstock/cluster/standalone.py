@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -28,7 +27,7 @@ from penstock.cluster.provider import (
     require_at_least_one,
 )
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import LOGGER, delete_folder, traced
 
 POLL_SECONDS = 0.05
 #: How long the master may take; a few seconds are usual.
@@ -111,7 +110,7 @@ class StandaloneCluster:
             addresses.require(address)
         self._clear_scratch()  # a driver that was killed could not
         # What a master of an earlier run knew: this one would wait for workers that are gone.
-        shutil.rmtree(self.work_dir / "recovery", ignore_errors=True)
+        delete_folder(self.work_dir / "recovery")
         daemons.write_conf(self.work_dir, self._pages)
         try:
             self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir))
@@ -255,7 +254,7 @@ class StandaloneCluster:
                 self._clear_scratch()
 
     def _clear_scratch(self) -> None:
-        shutil.rmtree(daemons.scratch_folder(self.work_dir), ignore_errors=True)
+        delete_folder(daemons.scratch_folder(self.work_dir))
 
     def _drain(self, worker: Worker, seconds: float) -> None:
         """Decommission a machine and wait until its executors have gone, if they go in time."""
@@ -264,7 +263,10 @@ class StandaloneCluster:
             return  # it never came up, or is gone: there is nothing to be handed over
         host, deadline = worker.machine.name, time.monotonic() + seconds
         self._pages.decommission(self._master_ports().ui, host)
-        while self._pages.running_executors(host, ports.ui) and time.monotonic() < deadline:
+        while self._pages.running_executors(host, ports.ui):
+            if time.monotonic() >= deadline:
+                LOGGER.warning("the executors of %s did not leave within %g s: they are ended", host, seconds)
+                return
             time.sleep(POLL_SECONDS)
 
     def _launch_worker(self, host: str) -> GuardedProcess:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 
 from penstock.clock import run_time
@@ -18,6 +18,7 @@ from penstock.engine.spark.warming import warm_state
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
+from penstock.logs import traced
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repair import repair
@@ -101,11 +102,13 @@ class RunningEngine:
             came = self._await_machine(machine, give_up, deadline)
             if any(isinstance(operator, Keyed) for operator in self.definition.operators):
                 executors = [one for slot in came.values() if (one := host.slots.executor(slot)) is not None]
-                with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
+                # Warming spares the first batch some seconds. The change goes on without it: whether the machine is
+                # there is looked at again below.
+                with traced(f"the state stores of {machine.name} could not be warmed", Exception):
                     warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
             came = self._await_machine(machine, give_up, deadline)
         except BaseException:
-            with suppress(Exception):
+            with traced(f"machine {machine.name}, which was not wanted any more, could not be removed", Exception):
                 self.remove_machine(machine.name)
             raise
         slots = ", ".join(str(slot) for slot in sorted(came.values()))

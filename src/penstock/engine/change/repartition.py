@@ -20,6 +20,7 @@ from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.sizes import logged_batches
 from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER, traced
 from penstock.plans.repartition import Repartition, check_repartition, repartition_failed, with_tasks
 
 #: How often it is tried when Spark finds the last batch cut off.
@@ -60,12 +61,11 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
 def _has_begun(run: Run, operator: str) -> bool:
     """Whether Spark has begun to rewrite the state, or has done it and its answer was lost. A checkpoint that cannot be
     read may be so: it is left to the next start, which finds out."""
-    try:
+    with traced(f"the checkpoint of {operator} cannot be read after a repartition failed", OSError, ValueError):
         planned, finished = logged_batches(run.environment.checkpoint(operator))
-    except (OSError, ValueError):
-        return True
-    published = run.catalog.last_batch(operator)
-    return planned > finished or finished > (-1 if published is None else published)
+        published = run.catalog.last_batch(operator)
+        return planned > finished or finished > (-1 if published is None else published)
+    return True
 
 
 def _rewrite(run: Run, operator: str, tasks: int) -> float:
@@ -78,6 +78,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
         except (PySparkException, Py4JError) as error:
             if not was_cut_off(error):
                 raise
+            LOGGER.info("the last batch of %s was cut off: it is finished before Spark rewrites the state", operator)
         run.queries.finish_batch(operator)
     raise repartition_failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")
 

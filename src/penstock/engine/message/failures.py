@@ -22,6 +22,7 @@ from pyspark.logger import PySparkLogger
 
 from penstock.engine.message.refusals import explained
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
+from penstock.logs import traced
 
 if TYPE_CHECKING:
     from penstock.engine.message.program import Stage
@@ -126,13 +127,12 @@ def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockEr
     """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
     marked = _MARKED.search(text)
     if marked:
-        try:
+        # Spark may have cut the marked text off on the way; then Spark's own words must do.
+        with traced(f"the error that an executor marked for {operator.name} cannot be read", ValueError, KeyError):
             fields = json.loads(marked[1])
             if fields["name"] in ERRORS:
                 where = Location(fields["file"], fields["line"])
                 return PenstockError(fields["name"], fields["message"], fields["hint"], where)
-        except (ValueError, KeyError):
-            pass  # cut off on the way: fall through to Spark's own words
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     raised = [line for line in lines if _RAISED.match(line) and not line.endswith(_TRACEBACK)]
     reasons = raised or [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]

@@ -14,7 +14,7 @@ from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor, Provider
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import SparkInternals
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 
 #: How often the executors are looked at: a lost one costs about this much before its work is placed elsewhere.
 WATCH_SECONDS = 0.2
@@ -175,13 +175,15 @@ class Slots:
                 thread.start()
 
     def _warm_one(self, slot: Slot, executor: Executor) -> None:
-        try:
-            self.warm([executor])
-        except Exception:
-            return  # it is gone again, or the next round tries once more
-        finally:
-            self._warming.pop(executor.id, None)
-        if self.executor(slot) == executor:
+        warmed = False
+        # An executor that is gone again needs no warming; any other is warmed in the next round.
+        with traced(f"executor {executor.id} of {slot} could not be warmed", Exception):
+            try:
+                self.warm([executor])
+                warmed = True
+            finally:
+                self._warming.pop(executor.id, None)
+        if warmed and self.executor(slot) == executor:
             self.happened("recovery", f"executor {executor.id} is ready behind {slot}")
             self._tell()
 
@@ -194,6 +196,8 @@ class Slots:
             ran = self._internals.run_on([one for one in executors for _ in range(WARM_WORKERS)], bundle.warm)
             if {one.id for one in executors} <= {executor.decode() for executor in ran} or not any(ran):
                 break
+        else:
+            LOGGER.info("Spark ran the warming of %s elsewhere", ", ".join(f"executor {one.id}" for one in executors))
         with self._lock:
             self._warm |= {one.id for one in executors}
 

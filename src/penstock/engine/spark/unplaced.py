@@ -30,6 +30,7 @@ from penstock.engine.spark.descriptor_frames import DESCRIPTOR
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
 from penstock.engine.spark.streams import ActiveQueries, WriteBatch, start_foreach_batch
+from penstock.logs import LOGGER, traced
 
 _FORMAT = "penstock_feed"
 #: Seconds that the start of one query may hold up the next.
@@ -65,8 +66,9 @@ class FeedServer:
 
     def close(self) -> None:
         self._closed = True
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()  # ends accept(); a close does not
+        # A connection ends the accept() that the thread waits in; closing the listener would not.
+        with traced("the thread that answers questions about feeds could not be woken to end", OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         self._thread.join(timeout=1)
         self._listener.close()
 
@@ -74,13 +76,16 @@ class FeedServer:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except OSError:
-                continue  # a stranger who was gone before we answered
+            except OSError as error:  # a stranger who was gone before we answered
+                LOGGER.info("a connection to the feeds broke before it was accepted: %s", error)
+                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
-        with connection, suppress(EOFError, OSError, AuthenticationError, AssertionError):
+        # That the other side closes the connection is the usual end.
+        refused = traced("somebody who does not know the key asked about feeds", AuthenticationError, AssertionError)
+        with connection, suppress(EOFError, OSError), refused:
             deliver_challenge(connection, self.key)
             answer_challenge(connection, self.key)
             while True:

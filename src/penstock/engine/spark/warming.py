@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from penstock.cluster.provider import Executor
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.state_placement import StatePlacer
-from penstock.logs import traced
+from penstock.logs import LOGGER, delete_folder, traced
 
 #: State partitions on each executor.
 PARTITIONS = 2
@@ -54,14 +53,14 @@ def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpo
         with traced("the query that warms state stores could not be stopped", Exception):
             query.stop()
         if Path(checkpoints).is_dir():
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            delete_folder(Path(checkpoint))
 
 
 def clear_warming(checkpoints: str) -> None:
     """Delete what a driver left that was killed while it warmed an executor."""
     if Path(checkpoints).is_dir():
         for left in Path(checkpoints).glob(f"{PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            delete_folder(left)
 
 
 class _WarmFeed:
@@ -90,7 +89,8 @@ class _WarmFeed:
         pass
 
     def fail(self, error: Exception) -> None:
-        """Warming is a favour: what it cannot do now, the first real batch does."""
+        """Nobody is told but the log: what warming could not do, the first real batch does."""
+        LOGGER.info("the query that warms state stores got no rows: %s", error)
 
 
 class _Counted:
@@ -109,4 +109,5 @@ class _Counted:
             self.finished.set()
 
     def fail(self, error: Exception) -> None:
+        LOGGER.info("the query that warms state stores failed: %s", error)
         self.finished.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from contextlib import suppress
@@ -16,7 +15,7 @@ from penstock.channels.segments import open_filesystem
 from penstock.clock import wall_time
 from penstock.engine.state.ownership import places, recorded_owner
 from penstock.errors import PenstockError
-from penstock.logs import LogFile, traced
+from penstock.logs import LogFile, delete_folder, traced
 
 _PREFIX = "penstock-state-"
 #: A temporary folder without a lock that is younger than this may be about to be locked.
@@ -85,7 +84,9 @@ def _clear_abandoned() -> None:
     Others can make folders of such names here too, with links to files of ours in them and with places of ours written
     down. So the folder itself must be ours, and its lock no link."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
+        looking = traced(f"whether {folder} was left by a driver that was killed is not known", OSError)
+        # One that is locked is in use, and one that is gone was deleted by another driver that looks as we do.
+        with looking, suppress(BlockingIOError, FileNotFoundError):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
                 continue
@@ -107,4 +108,4 @@ def _delete(folder: Path) -> None:
             # A place that is not called after the owner is not the owner's alone, whatever is written down.
             if owner is not None and root.rpartition("/")[2] == owner.folder:
                 filesystem.delete_dir(root)
-    shutil.rmtree(folder, ignore_errors=True)
+    delete_folder(folder)

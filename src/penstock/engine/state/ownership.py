@@ -12,11 +12,11 @@ to a copy now, which has run since the two went apart.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 from penstock.channels.catalog import Catalog
 from penstock.channels.segments import below, open_filesystem, sync
 from penstock.errors import Location, PenstockError
+from penstock.logs import LOGGER, traced
 from penstock.privacy import for_owner_only
 
 OWNER = "owner.json"
@@ -159,12 +160,15 @@ def _last_claim(place: str) -> dict[str, str]:
         with filesystem.open_input_stream(f"{root}/{CLAIM}") as file:
             fields = json.loads(file.read())
         return {key: str(fields[key]) for key in ("claim", "folder", "host")}
-    except (OSError, ValueError, KeyError, TypeError, PenstockError):
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, PenstockError) as error:
+        LOGGER.info("who was the last to run with %s is not known: %s: %s", place, type(error).__name__, error)
         return {}
 
 
 def _write_claim(place: str, new: str, folder: str) -> None:
-    with suppress(OSError, PenstockError):
+    with traced(f"{place} could not be claimed", OSError, PenstockError, level=logging.INFO):
         filesystem, root = open_filesystem(place)
         for_owner_only(place)
         with filesystem.open_output_stream(f"{root}/{CLAIM}") as file:
