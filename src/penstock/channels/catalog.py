@@ -54,8 +54,9 @@ class Catalog:
         return f"Catalog({self._database.shown}, {self._topology})"
 
     def hold(self) -> None:
-        """Keep others off until it is closed: two drivers of one topology would take each other's batches for their own
-        and delete each other's files. STATE_IN_USE if somebody has it. Who held it before can write no more."""
+        """Keep other drivers off until the catalog is closed: two drivers of one topology would take each other's
+        batches for their own and delete each other's files. STATE_IN_USE if another process holds it. A driver that
+        held it before can write no more."""
         self._database.hold(f"penstock/{self._topology}")
         self._fence.begin()
 
@@ -129,7 +130,8 @@ class Catalog:
         return self._database.run(lambda connection: [PublishedBatch(*row) for row in connection.execute(query)])
 
     def prune_batches(self, operator: str, keep: int) -> int:
-        """Delete all but the newest `keep` batches and say how many; the newest stays, it tells replays apart."""
+        """Delete all but the newest `keep` batches and say how many. The newest always stays: replays are known by
+        it."""
         table = tables.batches
         mine = self._mine(table, operator=operator)
 
@@ -150,7 +152,7 @@ class Catalog:
     # What is kept
 
     def load(self) -> CatalogState:
-        """All that the in-memory index needs."""
+        """Read all that the in-memory index is built from."""
         channels, segments, batches, positions = tables.channels, tables.segments, tables.batches, tables.positions
 
         def work(connection: sa.Connection) -> CatalogState:
@@ -258,7 +260,7 @@ class Catalog:
         return placed
 
     def _lock_ends(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Where channels end, in rows and bytes, and nobody else may move it until the transaction is over.
+        """Where channels end, in rows and bytes; nobody else may move these ends until the transaction is over.
 
         The order of the names is the same for everyone, so that two transactions never wait for each other."""
         table = tables.channels
@@ -344,7 +346,7 @@ class Catalog:
     # Many values at once, for those who keep lists here
 
     def metas(self, prefix: str) -> dict[str, str]:
-        """All values whose key begins so, by the rest of their keys."""
+        """All values whose keys begin with a prefix, by the rest of their keys."""
         table = tables.meta
         query = sa.select(table.c.key, table.c.value).where(
             *self._mine(table), sa.func.substr(table.c.key, 1, len(prefix)) == prefix

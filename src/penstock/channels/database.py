@@ -1,4 +1,5 @@
-"""A connection to SQLite or PostgreSQL: opening, transactions, and trying again when the trouble may pass."""
+"""A connection to SQLite or PostgreSQL: how it is opened, its transactions, and how they are tried again when a problem
+may pass."""
 
 from __future__ import annotations
 
@@ -25,14 +26,15 @@ Result = TypeVar("Result")
 #: Any number will do, as long as every Penstock uses the same: it guards the creation of the tables.
 _CREATION_LOCK = 7_365_707_736
 _VERSION_KEY = "schema_version"
+#: How long SQLite waits for a lock of another process.
 BUSY_SECONDS = 10
 CONNECT_SECONDS = 5
-#: SQLSTATEs that pass: connection trouble, serialisation and deadlocks, the server short of something or restarting.
+#: SQLSTATEs of problems that may pass: a lost connection, a deadlock, a server that restarts or lacks something.
 _PASSING_STATES = ("08", "40", "53", "57P")
-#: These are mistakes of Penstock's own once the tables are there, not of the database's state.
+#: Once the tables are there, these errors are mistakes of Penstock's own: trying again would not help.
 _MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
-#: Seconds that a lock may be waited for.
+#: How many seconds a driver waits for the lock of its topology.
 HOLD_SECONDS = 5.0
 #: A connection whose other end is gone without a word is noticed within half a minute, not after a quarter of an hour.
 _KEEPALIVE = {
@@ -61,7 +63,7 @@ PATIENT = Retries(times=9)
 
 @dataclass(frozen=True)
 class DatabaseContent:
-    """What a database is there for: its errors speak of it."""
+    """What a database holds: its errors name it."""
 
     name: str
     error: str
@@ -80,7 +82,8 @@ class Database:
         self._content = content
         self._secrets = _secrets(engine.url)
         self._hold: Hold = NoHold()
-        #: A database that was there may be restarted; one that never was should be told of at once.
+        #: A database that answered once may be restarted and is waited for; one that never answered is an error at
+        #: once.
         self._once_prepared: Retries | None = None
         self.shown = _shown(engine.url)
 
@@ -102,7 +105,7 @@ class Database:
 
     def prepare(self, meta: sa.Table, version: int) -> None:
         """Create the tables beside `meta` (topology, key, value), or those that an older Penstock did not know yet, and
-        refuse those of a newer one; what cannot be used is closed."""
+        refuse those of a newer one. A database that cannot be used is closed."""
         try:
             self.run(lambda connection: self._prepare(connection, meta, version))
             self._retries = self._once_prepared or self._retries
@@ -141,13 +144,13 @@ class Database:
                 raise PenstockError(
                     "STATE_IN_USE",
                     f"another process runs this topology on the {self._content.name} {self.shown}.",
-                    "Stop it first, give this one another name, or another catalog.",
+                    "Stop that process first, or give this topology another name or another catalog.",
                 )
-            time.sleep(0.2)  # of a process that was just killed, the server may not know yet
+            time.sleep(0.2)  # the server may not know yet that a process was just killed
 
     def still_held(self) -> bool:
-        """Whether the lock is this process's. One that was lost is taken again if nobody else has it; the server may
-        not have noticed yet that the session which had it is gone."""
+        """Whether this process has the lock. A lock that was lost is taken again unless somebody else has it; the
+        server may not have noticed yet that the session which had it is gone."""
         try:
             return not self._hold.lost() or self._hold.take()
         except DBAPIError as error:
@@ -162,7 +165,7 @@ class Database:
         return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
     def run(self, work: Callable[[sa.Connection], Result]) -> Result:
-        """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
+        """Do the work in one transaction, and do all of it again if the database was busy or the connection was lost.
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
@@ -195,7 +198,7 @@ class Database:
         return self._engine.dialect.name == "sqlite"
 
     def unreachable(self, error: Exception) -> PenstockError:
-        """The named error for what the driver says, in one line and without secrets."""
+        """The named error for an error of the database, in one line and without secrets."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         why = " ".join(str(cause).split())
         for secret in self._secrets:

@@ -1,7 +1,7 @@
 """Keeping other processes off a database: a lock on a file beside SQLite's, or one of a PostgreSQL session.
 
-Both can be lost while their holder lives: the file is deleted, the server is restarted. Whoever holds one asks now and
-then. What keeps the catalog right in between is the fence (fence.py), not the lock.
+Both can be lost while their holder lives: somebody deletes the file, or the server is restarted. So the holder asks now
+and then whether it still has the lock. In between, the fence (fence.py) keeps the catalog right, not the lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from penstock.logs import LOGGER, traced
 
-#: Of the server, for the session that holds a lock.
+#: Settings of the server for the session that holds a lock: it notices a client that is gone.
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 
 
@@ -25,16 +25,17 @@ class Hold(Protocol):
     """A lock that one process has at a time, until it releases it or ends."""
 
     def take(self) -> bool:
-        """False if somebody else has it."""
+        """Take the lock; False if somebody else has it."""
 
     def lost(self) -> bool:
-        """Whether it is no longer ours, though nobody released it."""
+        """Whether the lock is no longer ours, though we did not release it."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Give the lock back, if we have it."""
 
 
 class NoHold:
-    """Of a database in memory, which nobody else can open."""
+    """The hold on a database in memory, which nobody else can open."""
 
     def take(self) -> bool:
         return True
@@ -67,7 +68,7 @@ class FileHold:
         return True
 
     def lost(self) -> bool:
-        """Somebody who finds no file of this name, or another one, can lock that."""
+        """Whether the file is gone or another one: then somebody else can make or lock a file of this name."""
         try:
             return self._file is None or not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
         except OSError as error:

@@ -59,7 +59,7 @@ class Position:
 
 @dataclass(frozen=True)
 class CatalogState:
-    """All of one topology that the in-memory index is built from."""
+    """All that the catalog knows of one topology and that the in-memory index is built from."""
 
     #: Where each channel ends: this outlives its segments.
     ends: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive us: each runs below a guard process that notices our end."""
+"""Child processes that cannot outlive this process: each runs below a guard process that notices our end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.cluster import guard
 from penstock.logs import LOGGER
 
-#: How long the guard may take beyond the grace period before it is given up.
+#: How many seconds the guard may take beyond the grace period before it is killed.
 GUARD_SECONDS = guard.KILL_SECONDS + 5.0
 TAIL_BYTES = 64 * 1024
 
@@ -59,7 +59,7 @@ class GuardedProcess:
             line.close()
 
     def terminate(self, grace: float = 5.0) -> None:
-        """End the command and all that came from it, and wait until it is so."""
+        """End the command and all that came from it, and wait until they have ended."""
         self.ask_to_end(grace)
         try:
             self._guard.wait(grace + GUARD_SECONDS)

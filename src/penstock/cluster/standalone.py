@@ -1,4 +1,5 @@
-"""The `standalone` cluster: a Spark master and workers of our own, each worker a machine with its own address."""
+"""The `standalone` cluster: Penstock starts a Spark master and workers, and each worker is a machine with an address of
+its own."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER, delete_folder, traced
 
 POLL_SECONDS = 0.05
-#: How long the master may take; a few seconds are usual.
+#: How many seconds the master may take to start; a few are usual.
 START_SECONDS = 60.0
 GRACE_SECONDS = 3.0
-#: A daemon that has ended so often within so many seconds is left as it is for a while.
+#: A daemon that was started again so often within so many seconds is not started again for a while.
 MOST_RESTARTS, RESTART_WINDOW = 6, 60.0
 #: Spark refuses less: one and a half times the 300 MB that it keeps for itself.
 LEAST_MEMORY_MB = 450
@@ -108,8 +109,8 @@ class StandaloneCluster:
         check_java()
         for address in addresses.free(self.machines, taken=()):
             addresses.require(address)
-        self._clear_scratch()  # a driver that was killed could not
-        # What a master of an earlier run knew: this one would wait for workers that are gone.
+        self._clear_scratch()  # a driver that was killed could not delete its own
+        # The notes of an earlier run's master: with them, this master would wait for workers that are gone.
         delete_folder(self.work_dir / "recovery")
         daemons.write_conf(self.work_dir, self._pages)
         try:
@@ -172,7 +173,7 @@ class StandaloneCluster:
             worker = self._workers.get(machine.name)
             if worker is None:
                 return None
-            # One that has ended is started again (see `tend`), as long as that may help.
+            # `tend` starts a worker again that has ended, as long as that may help.
             if not worker.process.alive and not self._recent_restarts(machine.name) < MOST_RESTARTS:
                 raise _ended(f"The worker of machine {machine.name}", worker.process)
             slots = {slot: slot for slot in worker.machine.slots}
@@ -212,7 +213,9 @@ class StandaloneCluster:
             done = []
             if not self._master.alive:
                 if self._may_restart("master"):
-                    done.append(f"the master had ended (exit code {self._master.exit_code}): started again")
+                    done.append(
+                        f"the master had ended (exit code {self._master.exit_code}), and Penstock started it again"
+                    )
                     self._master.terminate(0)  # nothing is left to end but our line to its guard
                     self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir, self._ports))
                 return done
@@ -221,13 +224,14 @@ class StandaloneCluster:
             for host, worker in self._workers.items():
                 if not worker.process.alive and self._may_restart(host):
                     ended = worker.process.exit_code
-                    done.append(f"the worker of {host} had ended (exit code {ended}): started again")
+                    done.append(f"the worker of {host} had ended (exit code {ended}), and Penstock started it again")
                     worker.process.terminate(0)
                     self._workers[host] = Worker(worker.machine, self._launch_worker(host))
             return done
 
     def _may_restart(self, name: str) -> bool:
-        """Not again and again: what ends as soon as it is started has a reason that a restart does not mend."""
+        """Whether a daemon may be started again: one that ends as soon as it is started has a reason that a restart
+        does not mend."""
         if self._recent_restarts(name) >= MOST_RESTARTS:
             return False
         self._restarts[name].append(time.monotonic())
@@ -260,7 +264,7 @@ class StandaloneCluster:
         """Decommission a machine and wait until its executors have gone, if they go in time."""
         ports = daemons.Ports.read(worker.process.log.read_text(errors="replace"))
         if ports is None or not worker.process.alive:
-            return  # it never came up, or is gone: there is nothing to be handed over
+            return  # the worker never came up, or is gone: it has nothing to hand over
         host, deadline = worker.machine.name, time.monotonic() + seconds
         self._pages.decommission(self._master_ports().ui, host)
         while self._pages.running_executors(host, ports.ui):

@@ -48,14 +48,14 @@ class Piece:
     spread: Spread
     born_from: float
     born_to: float
-    #: Who wrote it: traffic from slot to slot is counted from this.
+    #: The slot whose bundle wrote the segment: traffic from slot to slot is counted from this.
     producer_slot: str
     first_group: int = 0
     stop_group: int = 0
 
     @property
     def channel(self) -> str:
-        """A segment is in the folder of its channel."""
+        """The channel's name: a segment is in the folder of its channel."""
         return self.path.rpartition("/")[0]
 
 
@@ -86,12 +86,12 @@ class Share:
 
     bundle: Bundle
     parts: tuple[InputPart, ...] = ()
-    #: Of sources only: what to read, in the source's own words.
+    #: What a source is to read, in the source's own words; None for operators that read channels.
     load: Mapping[str, Any] | None = None
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """As the bundle sees them."""
+        """All pieces, each with the groups that this bundle reads."""
         return tuple(
             replace(piece, first_group=part.first_group, stop_group=part.stop_group)
             for part in self.parts

@@ -23,19 +23,20 @@ class Feed(Protocol):
     """What stands behind a placed stream. Offsets are JSON texts; Spark keeps them, and compares them as texts."""
 
     def seek(self, start: str) -> None:
-        """The next micro-batch starts here. Only asked where Spark says it; else `partitions` shows the position."""
+        """The next micro-batch starts here. Spark says so only where bundles are not placed (unplaced.py); elsewhere
+        `partitions` shows the position."""
 
     def latest(self) -> str | None:
         """Up to where the next micro-batch may read; None if there is nothing at all yet. May wait for rows."""
 
     def partitions(self, start: str | None, end: str) -> Sequence[tuple[bytes, Executor | None]]:
-        """A descriptor a partition, and the executor that shall run it."""
+        """One descriptor for each partition, and the executor that shall run it; None if any executor may."""
 
     def committed(self, end: str) -> None:
         """Spark will never ask again for anything before this offset."""
 
     def fail(self, error: Exception) -> None:
-        """A question could not be answered; the query ends."""
+        """The feed could not answer one of Spark's questions, and the query ends."""
 
 
 class BatchSink(Protocol):
@@ -48,12 +49,12 @@ class BatchSink(Protocol):
         """The first column of all rows of a batch. It may come again after a restart."""
 
     def fail(self, error: Exception) -> None:
-        """Something went wrong on the way, here or on an executor."""
+        """A batch failed, in the driver or on an executor."""
 
 
 class _CalledFromJava:
-    """A Python object that Java calls. What goes wrong here is kept for the driver, and Java gets a short text: Spark
-    runs a regular expression over the message that overflows its stack on a Python traceback."""
+    """A Python object that Java calls. An error of a call is kept for the driver, and Java gets a short text: Spark
+    runs a regular expression over the message, which overflows Java's stack on a Python traceback."""
 
     def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
         self._name = name

@@ -24,7 +24,7 @@ JOIN_STORES = (
 
 
 class StatePlacer:
-    """The state of one running query."""
+    """Tells Spark where the state of one running query is to be, and remembers what it has told."""
 
     def __init__(self, internals: SparkInternals, frame: DataFrame, tasks: int) -> None:
         self._internals = internals
@@ -39,13 +39,14 @@ class StatePlacer:
 
     @property
     def stateful(self) -> bool:
+        """Whether the query keeps any state."""
         return self._operators > 0
 
     def settle(self, query: StreamingQuery, slots: Sequence[Slot], executor: Callable[[Slot], Executor | None]) -> None:
-        """Have every task run on its slot from the next micro-batch on. To be called between two of them: a task that
-        is running says itself where it is, and that would be the last word.
+        """Have every task run on its slot from the next micro-batch on. It must be called between two micro-batches: a
+        task that runs tells Spark itself where it is, and Spark believes who spoke last.
 
-        Only what has changed costs anything: the plan, or the executor that is behind a slot."""
+        Only a task whose slot, or whose slot's executor, has changed costs anything."""
         for task, slot in enumerate(slots):
             wanted = executor(slot)
             if wanted is not None and self._told.get(task) != wanted:
@@ -54,7 +55,8 @@ class StatePlacer:
                 self._told[task] = wanted
 
     def ran(self, executors: Mapping[int, str | None]) -> None:
-        """Where tasks have run. One that Spark ran elsewhere has its state there now: it must be told again."""
+        """Note where tasks have run. A task that Spark ran elsewhere has its state there now, so Spark must be told
+        again where it is to be."""
         for task, executor in executors.items():
             if executor is not None:
                 self._been.setdefault(executor, set()).add(task)
@@ -64,7 +66,7 @@ class StatePlacer:
 
     def been_on(self, executor: Executor) -> frozenset[int]:
         """The tasks that have run on this executor: it may still have most of their state, and needs only what came
-        since. Spark drops what has been gone for a minute."""
+        since. An executor drops the state of a task that has been elsewhere for a minute."""
         return frozenset(self._been.get(executor.id, ()))
 
     def locations(self, query: StreamingQuery) -> list[str | None]:

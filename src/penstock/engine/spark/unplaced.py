@@ -33,7 +33,7 @@ from penstock.engine.spark.streams import ActiveQueries, WriteBatch, start_forea
 from penstock.logs import LOGGER, traced
 
 _FORMAT = "penstock_feed"
-#: Seconds that the start of one query may hold up the next.
+#: How many seconds the start of one query may hold up the next one.
 FIRST_QUESTION = 60.0
 
 
@@ -115,7 +115,7 @@ def _answer(feed: Feed, question: dict[str, Any]) -> Any:
 
 
 class _Reader(DataSourceStreamReader):
-    """In Spark's process for the source; `read` on the executors."""
+    """Spark calls it in a Python process of its own for the source, and calls `read` on the executors."""
 
     def __init__(self, port: int, key: bytes, feed: str) -> None:
         self._port = port
@@ -176,7 +176,7 @@ class _FeedSource(DataSource):
 
 
 class UnplacedStreams:
-    """Public interfaces only."""
+    """The way through Spark's public interfaces only: Spark chooses where bundles run."""
 
     def __init__(self) -> None:
         self.internals: SparkInternals | None = None
@@ -220,8 +220,9 @@ class UnplacedStreams:
 
 
 def unwrapped_offset(offset: Any) -> Any:
-    """The offset that a feed gave, of what Spark has written down, whichever way the feed is connected; None if it gave
-    none. A feed's is a text; what looks alike otherwise is the offset of a source of the user's."""
+    """The offset that a feed gave, taken out of what Spark has written down for it, whichever way the feed is
+    connected; None if the feed gave none. A feed gives a text: anything else that looks alike is the offset of a user's
+    source."""
     if not isinstance(offset, dict) or list(offset) != ["at"] or not isinstance(offset["at"], str):
         return offset
     return json.loads(offset["at"]) if offset["at"] else None

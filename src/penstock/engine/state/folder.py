@@ -1,4 +1,4 @@
-"""Where a topology's state is: catalog, segments, checkpoints. For one process at a time."""
+"""The folder with a topology's state: catalog, segments, checkpoints. One process at a time can hold it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ABANDONED_SECONDS = 60.0
 
 @dataclass
 class StateFolder:
-    """A folder that is held by this process until it is released; a temporary one is deleted then."""
+    """A folder that this process holds until it releases it; a temporary folder is deleted then."""
 
     path: Path
     temporary: bool
@@ -38,13 +38,15 @@ class StateFolder:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX)) if path is None else Path(path).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Nobody else: whoever can open it can also hold it.
+            # Nobody else may open the lock: whoever can open it can also hold it.
             lock = os.fdopen(
                 os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+", encoding="utf-8"
             )
         except OSError as error:
             raise PenstockError(
-                "STATE_IN_USE", f"the state folder {folder} cannot be used: {error}.", "Give another one with --state."
+                "STATE_IN_USE",
+                f"the state folder {folder} cannot be used: {error}.",
+                "Give another folder with --state.",
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,8 +56,8 @@ class StateFolder:
             lock.close()
             raise PenstockError(
                 "STATE_IN_USE",
-                f"process {holder} runs on the state folder {folder}.",
-                "Stop it first, or give another folder with --state.",
+                f"process {holder} runs a topology on the state folder {folder}.",
+                "Stop that process first, or give another folder with --state.",
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -73,6 +75,7 @@ class StateFolder:
         self._lock.close()
 
     def sub(self, name: str) -> str:
+        """The path of a folder in the state folder; it is made if it is missing."""
         folder = self.path / name
         folder.mkdir(mode=0o700, exist_ok=True)
         return str(folder)
@@ -98,7 +101,7 @@ def _clear_abandoned() -> None:
 
 
 def _delete(folder: Path) -> None:
-    """With what its owner keeps elsewhere: nobody can go on from that either."""
+    """Delete a state folder, and what its owner keeps elsewhere: nobody can go on from that either."""
     owner, elsewhere = None, []
     with traced(f"what {folder} keeps elsewhere is not known", OSError, ValueError, KeyError):
         owner, elsewhere = recorded_owner(folder), places(folder)

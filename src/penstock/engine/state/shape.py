@@ -14,8 +14,8 @@ Shape = Mapping[str, Mapping[str, Any]]
 
 
 def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`plans` says of functions of DataFrames what Spark keeps as their state and in which order they read
-    (function_plans.py), where that is known."""
+    """The shape of a declared topology. `plans` says what Spark keeps as state for each DataFrame function, and in
+    which order the function reads its inputs, where that is known (function_plans.py)."""
     shape: dict[str, dict[str, Any]] = {}
     for operator in definition.operators:
         streams = definition.inputs_of(operator.name)

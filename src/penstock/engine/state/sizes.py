@@ -1,8 +1,8 @@
 """How much state each task of a keyed operator would have to load elsewhere, read from its checkpoint.
 
-What is loaded is the newest snapshot of a store and the changes since then. Spark's RocksDB store lists a snapshot's
+An executor loads the newest snapshot of a store and the changes since then. Spark's RocksDB store lists a snapshot's
 files, with their sizes and the number of keys, in a zip file named after its version; its in-memory store has the
-snapshot in one file. So rows are those of the newest snapshot, and unknown before there is one.
+snapshot in one file. So the number of rows is that of the newest snapshot, and is not known before there is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of an old state goes on under a declaration that may have changed since: a decision that touches nothing.
+"""Which part of an old state goes on under a declaration that may have changed since: a decision that changes no state.
 
 An operator holds a checkpoint (how far it has read, its state) and the rows that wait in front of it; a channel holds
 rows of one schema, split in one way. Each operator is *carried* on as it was, begins *anew*, or is *gone*. Where rows,
@@ -70,7 +70,7 @@ class Succession:
 
 
 def decide(old: OldState, declared: Shape, forgotten: Collection[str] = ()) -> Succession:
-    """`forgotten` are operators whose hold on the old state the user gives up."""
+    """Say what becomes of each operator. `forgotten` names operators whose old state the user gives up."""
     carried: list[str] = []
     refusals: dict[str, Refusal] = {}
     for name, facts in old.shape.items():
@@ -135,7 +135,8 @@ def _changed(old: OldState, name: str, declared: Shape) -> list[str]:
 
 
 def _same_plan(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
-    """Plans are comparable within one version of Spark."""
+    """Whether two plans keep the same state. Plans of two versions of Spark cannot be compared, and count as the
+    same."""
     if not was or not now or was["spark"] != now["spark"]:
         return True
     return bool(was["stateful"] == now["stateful"])
