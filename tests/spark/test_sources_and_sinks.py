@@ -24,7 +24,7 @@ from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.engine.spark.host import SparkHost
-from penstock.engine.spark.internals import java_of
+from penstock.engine.spark.java_values import java_of
 from penstock.engine.topology import SparkTopology
 from penstock.sinks.jdbc_sink import JdbcWriter
 

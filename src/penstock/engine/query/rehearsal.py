@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.engine.message.failures import named_error, told_once
 from penstock.engine.message.refusals import refused_by_spark, state_outside_keyed
-from penstock.engine.spark.internals import refusal_of, stateful_nodes
+from penstock.engine.spark.stream_plans import refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import frames_taken

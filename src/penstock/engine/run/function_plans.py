@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.engine.query.rehearsal import input_groups
-from penstock.engine.spark.internals import plan_of
+from penstock.engine.spark.stream_plans import plan_of
 from penstock.engine.state.meaning import fingerprint, inputs_read
 from penstock.topology.definition import TopologyDefinition
 

@@ -7,7 +7,7 @@ from collections import Counter
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.spark.internals import RanBatch, RanTask
+from penstock.engine.spark.batch_history import RanBatch, RanTask
 from penstock.engine.spark.slots import Slots
 from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.channels.catalog import Catalog
 from penstock.clock import run_time
 from penstock.engine.query.context import RunContext
-from penstock.engine.spark.internals import repartition_state
+from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.tasks import give_up, record_tasks, under_way
 from penstock.monitor.report import BatchReport
 
