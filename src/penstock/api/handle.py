@@ -16,9 +16,10 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.api.discovery import Entry
+from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
-from penstock.api.steering import Json, Steering
+from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal, require_machines, settings_for
 from penstock.autoscaler.guards import Guard
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice

@@ -63,13 +63,13 @@ class Measuring:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at, self._run.settings.measure_seconds
-        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
-        found = measure(samples, began, window)
+        points = self._timeline.points(max(began - window, self._run.started_at), run_time())
+        found = measure(points, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
             "began_at": shown(began),
             "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
-            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in points],
         }
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 

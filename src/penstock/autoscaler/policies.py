@@ -10,7 +10,7 @@ from penstock.autoscaler.measured_load import bare_load, youth
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal
 from penstock.plans.plan import AddMachine, Plan, RemoveMachine, diff
-from penstock.strategies.decision import Decision, DoesNotFit, Outcome, outcome_as_json
+from penstock.strategies.decision import Decision, DoesNotFit, StrategyAnswer, answer_as_json
 from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 
@@ -35,14 +35,14 @@ class MachinePolicy:
         if isinstance(wanted, Shrink):
             if wanted.machines >= len(cluster.machines):
                 return _last_machine(wanted.machines, cluster.names)
-            outcome = self._strategy.scale_in(load, placement, cluster, wanted.machines, rules)
+            answer = self._strategy.scale_in(load, placement, cluster, wanted.machines, rules)
         else:
             coming = view.coming(wanted.machines)
             if isinstance(coming, Nothing):
                 return coming
             cluster = coming.cluster
-            outcome = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
-        return _answer(outcome, view, wanted, note, len(cluster.machines))
+            answer = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
+        return _answer(answer, view, wanted, note, len(cluster.machines))
 
 
 def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
@@ -58,27 +58,27 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
     return Nothing(found.reason) if isinstance(found, Stay) else found, rules
 
 
-def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
+def _answer(answer: StrategyAnswer, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
     """`machines` are those that there are beside the ones that come."""
-    because = f"{outcome.strategy}: {outcome.reason}"
-    if isinstance(outcome, DoesNotFit):
+    because = f"{answer.strategy}: {answer.reason}"
+    if isinstance(answer, DoesNotFit):
         hint = "Ask for more machines, or raise the setting slot_instances."
-        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint, note)
-    if not isinstance(outcome, Decision):
+        return Nothing(f"{because} ({answer.missing} too many).", "SLOT_FULL", hint, note)
+    if not isinstance(answer, Decision):
         return Nothing(because, note=note)
     actions = (
-        *(AddMachine(machine) for machine in outcome.added),
-        *diff(view.snapshot.placement, outcome.placement),
-        *(RemoveMachine(name) for name in outcome.removed),
+        *(AddMachine(machine) for machine in answer.added),
+        *diff(view.snapshot.placement, answer.placement),
+        *(RemoveMachine(name) for name in answer.removed),
     )
-    predictions = [Prediction("machines", float(machines + len(outcome.added) - len(outcome.removed)))]
-    if outcome.projected is not None:
-        predictions.append(Prediction("throughput", outcome.projected.throughput))
+    predictions = [Prediction("machines", float(machines + len(answer.added) - len(answer.removed)))]
+    if answer.projected is not None:
+        predictions.append(Prediction("throughput", answer.projected.throughput))
     return Proposal(
         Plan(actions, because),
         tuple(reason for reason in (wanted.reason, because) if reason),
         tuple(predictions),
-        decision=outcome_as_json(outcome),
+        decision=answer_as_json(answer),
         note=note,
     )
 

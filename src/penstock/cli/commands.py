@@ -23,7 +23,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on 
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """How a command ended: its exit code, and its answer where that is to be JSON."""
 
     code: int = 0
@@ -92,7 +92,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     assignments: tuple[str, ...],
     conf: tuple[str, ...],
     as_json: bool,
-) -> Outcome:
+) -> CommandResult:
     """Run the topology that FILE declares, with a live table, until it ends.
 
     Ctrl-C or SIGTERM stops it in order: what is under way still reaches the sinks. Ctrl-C again stops it at once.
@@ -128,16 +128,16 @@ def run(  # noqa: PLR0913 - one parameter an option
     order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget)
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
-        return Outcome(code, summary.as_json())
+        return CommandResult(code, summary.as_json())
     print_summary(summary, console)
-    return Outcome(code)
+    return CommandResult(code)
 
 
 @penstock.command()
 @click.argument("target", metavar="FILE[::NAME]")
 @click.option("--mermaid", is_flag=True, help="A Mermaid flowchart, for documents.")
 @JSON
-def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
+def show(target: str, mermaid: bool, as_json: bool) -> CommandResult:
     """Check the topology that FILE declares, and draw it."""
     from penstock.cli.loader import load
     from penstock.topology import render
@@ -146,36 +146,36 @@ def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
         raise PenstockError("BAD_COMMAND", "--mermaid and --json exclude each other.", "Choose one of them.")
     definition = load(target).topology.definition()
     if as_json:
-        return Outcome(answer=render.as_json(definition))
+        return CommandResult(answer=render.as_json(definition))
     click.echo(render.as_mermaid(definition) if mermaid else render.as_text(definition), nl=False)
-    return Outcome()
+    return CommandResult()
 
 
 @penstock.command()
 @click.argument("name")
 @JSON
-def init(name: str, as_json: bool) -> Outcome:
+def init(name: str, as_json: bool) -> CommandResult:
     """Write a starter topology, NAME.py, that runs."""
     from penstock.cli.starter import write_starter
 
     path = write_starter(name)
     if as_json:
-        return Outcome(answer={"written": str(path)})
+        return CommandResult(answer={"written": str(path)})
     click.echo(f"Wrote {path}. Now: penstock run {path} --seconds 20")
-    return Outcome()
+    return CommandResult()
 
 
 @penstock.command(name="settings")
 @JSON
-def settings_command(as_json: bool) -> Outcome:
+def settings_command(as_json: bool) -> CommandResult:
     """List every setting with its type, default, range and meaning."""
     rows = all_settings.reference()
     if as_json:
-        return Outcome(answer=rows)
+        return CommandResult(answer=rows)
     for row in rows:
         bounds = f", {row['range']}" if row["range"] else ""
         click.echo(f"{row['name']} = {row['default']}  ({row['type']}{bounds})\n    {row['meaning']}")
-    return Outcome()
+    return CommandResult()
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:

@@ -12,7 +12,7 @@ from penstock.api.steered import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.cli.loader import Loaded
-from penstock.cli.run_view import view_of, waiting_rows
+from penstock.cli.run_display import display_of, waiting_rows
 from penstock.cli.screen import Screen
 from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
@@ -144,4 +144,4 @@ class Watch:
         return True
 
     def _show(self, stopping: str = "") -> None:
-        self.screen.show(view_of(self.run, self.order.choice.kind, self.order.seconds, stopping))
+        self.screen.show(display_of(self.run, self.order.choice.kind, self.order.seconds, stopping))

@@ -96,7 +96,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     what: str
     seconds: float
 
@@ -108,7 +108,7 @@ class Outcome:
     plan: Plan
     status: Status
     reason: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
     placed: Placed = field(default_factory=Placed)
     seconds: float = 0.0
     #: Of one that was rolled back: the name of the error.
@@ -255,7 +255,7 @@ class _Steps:
     def __init__(self, clock: Callable[[], float], enactor: Enactor) -> None:
         self._clock = clock
         self._enactor = enactor
-        self._done: list[Step] = []
+        self._done: list[PlanStep] = []
         self._what, self._began = "", 0.0
 
     def of(self, what: str) -> _Steps:
@@ -266,10 +266,10 @@ class _Steps:
         self._enactor.step, self._began = self._what, self._clock()
 
     def __exit__(self, *_: object) -> None:
-        self._done.append(Step(self._what, self._clock() - self._began))
+        self._done.append(PlanStep(self._what, self._clock() - self._began))
 
     @property
-    def done(self) -> tuple[Step, ...]:
+    def done(self) -> tuple[PlanStep, ...]:
         return tuple(self._done)
 
     @property

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from penstock.cluster.model import Placement
 from penstock.errors import PenstockError
-from penstock.plans.enacting import Enactor, Engine, Interruption, Outcome, Placed, Status, Step
+from penstock.plans.enacting import Enactor, Engine, Interruption, Outcome, Placed, PlanStep, Status
 from penstock.plans.plan import Plan, SetTasks, Target
 from penstock.topology.definition import Keyed, TopologyDefinition
 
@@ -108,7 +108,7 @@ class CuttingEnactor(Enactor):
         began = self._clock()
         done = self.repartition(operator, tasks)
         reason = f"{tasks} tasks, not {done.tasks_before}; the operator stood still for {done.stopped_seconds:.1f} s"
-        steps = (Step(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
+        steps = (PlanStep(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
         placed = Placed(interruptions=(Interruption(operator, done.stopped_seconds, None),))
         return Outcome(plan, Status.DONE, reason, steps, placed, self._clock() - began)
 

@@ -84,8 +84,7 @@ def run() -> FakeRun:
 
 
 @pytest.fixture
-def steering(run: FakeRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steering]:
-    monkeypatch.setattr("penstock.api.steering.Changes", lambda run: run.changes, raising=False)
+def steering(run: FakeRun) -> Iterator[Steering]:
     made = Steering(run, "recorded", lambda drain: None)  # type: ignore[arg-type]
     yield made
     made.close()

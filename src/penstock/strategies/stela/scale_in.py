@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.decision import Decision, DecisionStep, DoesNotFit, NothingToDo, StrategyAnswer
 from penstock.strategies.draft import Draft
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
@@ -30,7 +30,7 @@ def etp_sum(machine: Machine, instances: Mapping[str, Mapping[Slot, int]], share
     )
 
 
-def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> Outcome:
+def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
     """Machines go one at a time: ETPSum is computed again with the instances that the last one left behind."""
     if machines <= 0:
         return NothingToDo(NAME, "no machine is to go")
@@ -39,7 +39,7 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
         return DoesNotFit(NAME, "the last machine cannot go: something must run the topology", sum(draft.on.values()))
     shares = etp_of(load, rules)
     left = list(cluster.machines)
-    steps: list[Step] = []
+    steps: list[DecisionStep] = []
     removed: list[str] = []
     for _ in range(machines):
         sums = {machine.name: etp_sum(machine, draft.instances, shares) for machine in left}
@@ -55,7 +55,9 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
     return Decision(NAME, draft.placement(gone), tuple(steps), reason, removed=tuple(removed), projected=load)
 
 
-def _deal_out(draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[Step]) -> int:
+def _deal_out(
+    draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[DecisionStep]
+) -> int:
     """Deal a machine's instances to the others, round robin in increasing ETPSum; how many found no place."""
     own = set(goes.slots)
     leaving = [
@@ -80,5 +82,7 @@ def _deal_out(draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[
             f"{goes.name} goes, its ETPSum of {sums[goes.name]:.3f} is the lowest; {machine.name} "
             f"({sums[machine.name]:.3f}) is next in increasing order"
         )
-        steps.append(Step(operator, to, reason, slot, (("etp_sum", sums[goes.name]), ("to_sum", sums[machine.name]))))
+        steps.append(
+            DecisionStep(operator, to, reason, slot, (("etp_sum", sums[goes.name]), ("to_sum", sums[machine.name])))
+        )
     return 0

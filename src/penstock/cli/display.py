@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyDisplay:
     """End to end, in seconds."""
 
     p50: float | None
@@ -16,7 +16,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class OperatorView:
+class OperatorDisplay:
     name: str
     kind: str
     #: Slot -> instances.
@@ -29,7 +29,7 @@ class OperatorView:
     bad_rows: int
     throttled: bool
     #: Sinks only.
-    latency: Latency | None
+    latency: LatencyDisplay | None
     #: Dropped by a watermark.
     late_rows: int = 0
 
@@ -39,13 +39,13 @@ class OperatorView:
 
 
 @dataclass(frozen=True)
-class View:
+class Display:
     topology: str
     cluster: str
     elapsed: float
     #: How long it is to run; None is until it ends or is stopped.
     seconds: float | None
-    operators: tuple[OperatorView, ...]
+    operators: tuple[OperatorDisplay, ...]
     unplaced_because: str
     #: What a stop waits for; empty while it runs.
     stopping: str = ""
@@ -55,16 +55,16 @@ class View:
         return [one.name for one in self.operators if one.throttled and one.kind == "source"]
 
 
-def view_from(status: Mapping[str, Any]) -> View:
+def display_from(status: Mapping[str, Any]) -> Display:
     """The same of a run in another process, from its status."""
-    latencies = {sink["name"]: Latency(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
-    return View(
+    latencies = {sink["name"]: LatencyDisplay(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
+    return Display(
         topology=status["topology"],
         cluster=status["cluster"],
         elapsed=status["seconds"],
         seconds=None,
         operators=tuple(
-            OperatorView(
+            OperatorDisplay(
                 name=one["name"],
                 kind=one["kind"],
                 places=one["placement"],

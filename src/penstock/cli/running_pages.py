@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from penstock.api.discovery import Running
+from penstock.cli.display import display_from
 from penstock.cli.live import live_table
 from penstock.cli.numbers import NOTHING, plural, seconds
 from penstock.cli.screen import PLAIN_WIDTH
-from penstock.cli.view import view_from
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLOT_WIDTH = 40
@@ -48,7 +48,7 @@ def print_running(running: Sequence[Running], now: float) -> None:
 
 def print_status(status: Json) -> None:
     console = _console()
-    console.print(live_table(view_from(status)))
+    console.print(live_table(display_from(status)))
     table = _table(
         "machine", "slot", "cores", "instances", "utilisation", numbers=("cores", "instances", "utilisation")
     )
