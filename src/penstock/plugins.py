@@ -17,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 POLICIES = "penstock.policies"
 MAPPINGS = "penstock.mappings"
@@ -125,8 +126,12 @@ def _entries(group: str) -> dict[str, list[tuple[str, EntryPoint]]]:
 
 def failed(group: str, name: str, problem: Exception | str) -> PenstockError:
     """The error about what a package registers and what does not work, in words or as it was raised."""
-    text = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
     package = package_of(group, name)
+    if isinstance(problem, str):
+        text = problem
+    else:
+        text = f"{type(problem).__name__}: {problem}"
+        LOGGER.error('the %s "%s" of the package %s failed', GROUPS[group].what, name, package, exc_info=problem)
     return PenstockError(
         "PLUGIN_FAILED",
         f'the {GROUPS[group].what} "{name}" of the package {package} failed: {" ".join(text.split())[:300]}.',

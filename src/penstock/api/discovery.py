@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO
 
 from penstock.errors import PenstockError
+from penstock.logs import traced
 
 #: For tests, and for users whose home is shared between computers.
 FOLDER_VARIABLE = "PENSTOCK_RUNNING"
@@ -142,7 +143,9 @@ def all_running() -> list[Running]:
     """Those of this user, by name; what is left of the dead is cleared away."""
     found = []
     for path in sorted(registry_folder().glob("*.json")):
-        with suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as file:
+        unreadable = traced(f"{path} does not tell of a running topology", OSError, ValueError, TypeError)
+        # A topology that ends at this moment takes its file with it.
+        with unreadable, suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
             if _is_held(file.fileno()):
                 fields = json.load(file)
                 found.append(Running(**fields | {"phase": Phase(fields.get("phase", Phase.RUNNING))}))

@@ -13,6 +13,7 @@ from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time, shown
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.plans.enacting import Outcome, Status
 
 #: The most that may wait behind the one that is carried out: more is a mistake of some program.
@@ -184,6 +185,7 @@ class Operations:
             except PenstockError as problem:
                 operation.error, state = problem, Fate.REFUSED
             except Exception as problem:  # a bug must not end the thread that everybody waits for
+                LOGGER.exception("operation %d, %s, failed", operation.id, operation.action)
                 operation.error, state = _internal(problem), Fate.REFUSED
             with self._changed:
                 self._end(operation, state)

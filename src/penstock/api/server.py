@@ -16,6 +16,7 @@ import uvicorn
 from penstock.api.discovery import Entry, Running, starting
 from penstock.api.interface import Steerable, interface
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.settings import Settings
 
 #: Seconds that requests which wait for something are given when the interface is closed.
@@ -23,10 +24,16 @@ GRACE = 2
 START_SECONDS = 10.0
 
 
-# What goes wrong is answered, and told as an event: it is not for the terminal of whoever runs the topology.
-_LOGGER = logging.getLogger("uvicorn.error")
-_LOGGER.addHandler(logging.NullHandler())
-_LOGGER.propagate = False
+class _IntoPenstocksLog(logging.Handler):
+    """Problems of the web server go to Penstock's log, not to the terminal of whoever runs the topology."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        LOGGER.handle(record)
+
+
+_OF_THE_SERVER = logging.getLogger("uvicorn.error")
+_OF_THE_SERVER.addHandler(_IntoPenstocksLog())
+_OF_THE_SERVER.propagate = False
 
 
 @contextmanager

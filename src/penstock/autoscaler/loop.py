@@ -12,6 +12,7 @@ from penstock.autoscaler.guards import Guard, first_veto
 from penstock.autoscaler.policy import Decided, Fate, Policy, View, decide
 from penstock.autoscaler.proposals import Nothing, Proposal, in_words
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
 
 #: Decisions that a policy is shown again.
@@ -98,7 +99,8 @@ class Controller:
             try:
                 self.step()
             except Exception as problem:  # a mistake in one round must not end all that follow
-                self._tell(EventKind.FAULT, f"the controller could not look: {type(problem).__name__}: {problem}")
+                LOGGER.exception("a round of the controller failed")
+                self._tell(EventKind.FAULT, f"a round of the controller failed: {type(problem).__name__}: {problem}")
 
     def __enter__(self) -> Controller:
         self._thread.start()

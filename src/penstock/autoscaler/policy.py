@@ -7,7 +7,6 @@ penstock.plugins), and users name it: `penstock run --strategy NAME`, `penstock 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,11 +18,10 @@ from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.strategies.load import Load
-
-log = logging.getLogger(__name__)
 
 
 class Fate(StrEnum):
@@ -152,7 +150,7 @@ def decide(name: str, decider: Policy, view: View) -> Answer:
     except PenstockError as refusal:
         return Nothing.of(refusal)
     except Exception as problem:
-        log.exception("the policy %s failed", name)
+        LOGGER.exception("the policy %s failed", name)
         text = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
         raise _failed(name, f"it raised {text}") from problem
     if isinstance(answer, Nothing):

@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
+
+from penstock.logs import traced
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: What a shell reports for a program that Ctrl-C ended.
@@ -60,7 +62,7 @@ class StopRequests:
             os._exit(128 + number)
         if self._starting and self.count == 1:
             if self._tell_early is not None:
-                with suppress(OSError):
+                with traced("the end of the start could not be told to other processes", OSError):
                     self._tell_early()
             raise StoppedEarly
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, Target, diff, target
 from penstock.topology.definition import TopologyDefinition
 
@@ -281,6 +282,7 @@ def _named(problem: Exception) -> PenstockError:
     """Whatever goes wrong in the middle of a change, the change is rolled back."""
     if isinstance(problem, PenstockError):
         return problem
+    LOGGER.error("a step of a plan failed", exc_info=problem)
     return PenstockError(
         "INTERNAL", f"{type(problem).__name__}: {problem}.", "Try again; the topology runs again as it did before."
     )

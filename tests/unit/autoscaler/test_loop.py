@@ -317,7 +317,7 @@ def test_a_machine_that_was_missed_is_not_given_back_so_soon_again(hands: Hands)
     assert at(460, enough) == [("in", 1)]
 
 
-def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands) -> None:
+def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands, caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Snapshot:
         raise KeyError("work")
 
@@ -328,7 +328,8 @@ def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands) -> None:
         hands.snapshot = lambda: hands.found  # type: ignore[method-assign]
         while not hands.asked:
             pass
-    assert hands.told[0] == (EventKind.FAULT, "the controller could not look: KeyError: 'work'")
+    assert "Traceback" in caplog.text
+    assert hands.told[0] == (EventKind.FAULT, "a round of the controller failed: KeyError: 'work'")
 
 
 def test_it_goes_round_by_itself_until_it_is_left(hands: Hands) -> None:
