@@ -19,7 +19,7 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.settings import Settings
 
-#: Seconds that requests which wait for something are given when the interface is closed.
+#: How many seconds requests that still wait for something get when the interface is closed.
 GRACE = 2
 START_SECONDS = 10.0
 
@@ -40,7 +40,8 @@ _OF_THE_SERVER.propagate = False
 def served(
     steering: Steerable, topology: str, state: str, settings: Settings, entry: Entry | None = None
 ) -> Iterator[Running]:
-    """Open until the block is left, and found under the entry that the topology has from its start, or its own one."""
+    """Serve the interface until the block is left. Clients find it under `entry`, which the topology has from its
+    start, or under a new entry."""
     token = secrets.token_urlsafe(32)
     with _listening(settings.control_host, settings.control_port) as listener:
         config = uvicorn.Config(

@@ -1,5 +1,5 @@
-"""Penstock's own policies: each asks what the goal wants (machines more or fewer, or nothing), or takes what somebody
-has asked for, and has one of the strategies of Stela's papers say what is to run where then."""
+"""Penstock's own policies. Each takes the request of a person, or asks the goal whether machines are to be added or
+removed, and then asks one of the strategies of Stela's papers what is to run where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from penstock.strategies.rules import Rules
 
 
 class MachinePolicy:
-    """One machine at a time towards the goal, or as many as were asked for; what runs there, the strategy decides."""
+    """Adds or removes machines: those that a person asked for, or one at a time towards the goal. The strategy decides
+    which instances run where."""
 
     def __init__(self, strategy: str) -> None:
         self._strategy = STRATEGIES[strategy]
@@ -50,7 +51,7 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
     if view.request is not None:
         return view.request, rules
     if view.goal is None:
-        return Nothing("nobody has set a goal or asked for machines"), rules
+        return Nothing("the topology has no goal, and nobody has asked for machines"), rules
     if isinstance(view.load, Nothing):
         return view.load, rules
     rules = rules_for(view.goal, rules)
@@ -59,7 +60,7 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
 
 
 def _answer(answer: StrategyAnswer, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
-    """`machines` are those that there are beside the ones that come."""
+    """The policy's answer from that of the strategy; `machines` is how many there are without those that are added."""
     because = f"{answer.strategy}: {answer.reason}"
     if isinstance(answer, DoesNotFit):
         hint = "Ask for more machines, or raise the setting slot_instances."
@@ -84,8 +85,8 @@ def _answer(answer: StrategyAnswer, view: View, wanted: Grow | Shrink, note: str
 
 
 def _last_machine(machines: int, names: tuple[str, ...]) -> Nothing:
-    reason = f"{machines} of the machines ({', '.join(names)}) cannot go: none would be left."
-    return Nothing(reason, "LAST_MACHINE", "Ask for fewer.")
+    reason = f"{machines} of the machines ({', '.join(names)}) cannot be removed: no machine would be left."
+    return Nothing(reason, "LAST_MACHINE", "Ask to remove fewer machines.")
 
 
 stela = partial(MachinePolicy, "stela")

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from penstock.api.client import Client
 
-#: The exit code of a change that was rolled back or cancelled: it is no mistake, and it is not done.
+#: The exit code of a change that was rolled back or cancelled: nobody made a mistake, but the change was not made.
 NOT_DONE = 3
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ MACHINES = click.IntRange(min=1)
 def scale_out(
     *, machines: int, strategy: str | None, name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> CommandResult:
-    """Add machines, and on them what a strategy decides."""
+    """Add machines. A strategy decides which instances they get."""
     body = {"machines": machines, "strategy": strategy, "dry_run": dry_run}
     return _act(name, "scale-out", body, no_wait, as_json)
 
@@ -60,7 +60,7 @@ def scale_in(
     no_wait: bool,
     as_json: bool,
 ) -> CommandResult:
-    """Remove machines: those named, or so many that a strategy chooses."""
+    """Remove the named machines, or so many that a strategy chooses."""
     given = {"--machines": machines, "--strategy": strategy}
     if names and (option := next((one for one, value in given.items() if value is not None), "")):
         raise PenstockError(
@@ -80,7 +80,7 @@ def scale_in(
 def set_instances(
     *, operator: str, instances: tuple[str, ...], name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> CommandResult:
-    """Give an operator so many instances, or so many on each slot and none elsewhere."""
+    """Give an operator COUNT instances, or COUNT instances on each named slot and none on others."""
     body: Json = {"operator": operator, "dry_run": dry_run, **_instances(instances)}
     return _act(name, "set-instances", body, no_wait, as_json)
 
@@ -131,7 +131,7 @@ def move(
 def repartition(
     *, operator: str, tasks: int, name: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> CommandResult:
-    """Cut the state of a keyed operator into another number of tasks; the operator stands still meanwhile."""
+    """Cut the state of a keyed operator into another number of tasks. The operator stands still meanwhile."""
     return _act(name, "repartition", {"operator": operator, "tasks": tasks, "dry_run": dry_run}, no_wait, as_json)
 
 
@@ -140,7 +140,7 @@ def repartition(
 @TOPOLOGY
 @JSON
 def cancel(number: int | None, name: str | None, as_json: bool) -> CommandResult:
-    """Cancel the operation that is under way, or this one: it is rolled back."""
+    """Cancel OPERATION, or the operation that is under way. Penstock rolls it back."""
     with connected(name) as client:
         if number is None:
             current = client.get("status")["operation"]
@@ -157,7 +157,7 @@ def cancel(number: int | None, name: str | None, as_json: bool) -> CommandResult
 @DRY_RUN
 @JSON
 def pause(name: str | None, dry_run: bool, as_json: bool) -> CommandResult:
-    """Let the sources emit nothing more for the time being; what is on its way goes on."""
+    """Let the sources emit nothing until `penstock resume`. Rows that they have emitted go on."""
     return _at_once(name, "pause", {"dry_run": dry_run}, as_json)
 
 
@@ -166,13 +166,17 @@ def pause(name: str | None, dry_run: bool, as_json: bool) -> CommandResult:
 @DRY_RUN
 @JSON
 def resume(name: str | None, dry_run: bool, as_json: bool) -> CommandResult:
-    """Let the sources go on."""
+    """Let the sources emit again."""
     return _at_once(name, "resume", {"dry_run": dry_run}, as_json)
 
 
 @penstock.command()
-@click.option("--at-once", is_flag=True, help="Do not wait for rows on their way; the state folder keeps them.")
-@click.option("--timeout", type=DURATION, help="Wait for its end for so long: 90s, 10m. [default: until it has ended]")
+@click.option(
+    "--at-once",
+    is_flag=True,
+    help="Do not wait until emitted rows have reached the sinks; the state folder keeps them.",
+)
+@click.option("--timeout", type=DURATION, help="Wait so long for its end: 90s, 10m. [default: until it has ended]")
 @TOPOLOGY
 @DRY_RUN
 @NO_WAIT
@@ -180,7 +184,7 @@ def resume(name: str | None, dry_run: bool, as_json: bool) -> CommandResult:
 def stop(
     *, name: str | None, at_once: bool, timeout: float | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> CommandResult:
-    """Stop it, and wait until its process has ended: what is under way still reaches the sinks."""
+    """Stop a topology, and wait until its process has ended. Rows that were emitted still reach the sinks."""
     from penstock.cli.ending import ask, await_end, process_of
     from penstock.cli.running_pages import waiting
 
@@ -193,7 +197,7 @@ def stop(
         if dry_run or no_wait:
             return _told(answer, answer["plan"]["reason"], as_json)
         ended, how = await_end(process, deadline, tell)
-    text = f"{running.label} has ended. {how}" if ended else f"{running.label} has not ended yet; it goes on stopping."
+    text = f"{running.label} has ended. {how}" if ended else f"{running.label} has not ended yet; it is still stopping."
     return _told({**answer, "ended": ended, "how": how}, text.rstrip(), as_json, 0 if ended else NOT_DONE)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.api.client import Client
 
 TOPOLOGY = click.option(
-    "-t", "--topology", "name", metavar="NAME", help="Which topology, if several run: NAME or NAME:PID."
+    "-t", "--topology", "name", metavar="NAME", help="Which topology is meant, if several run: NAME or NAME:PID."
 )
 
 
@@ -25,7 +25,9 @@ def connected(name: str | None) -> Iterator[Client]:
     running = find(name)
     if running.phase is Phase.STARTING:
         raise PenstockError(
-            "STARTING", f"{running.label} is being started.", "Ask again when it runs; `penstock stop` stops it now."
+            "STARTING",
+            f"{running.label} is being started.",
+            "Repeat the command when the topology runs; `penstock stop` stops it now.",
         )
     if running.phase is Phase.ENDING:
         raise PenstockError("STOPPING", f"{running.label} is ending.", "Start it again to steer it.")

@@ -1,4 +1,4 @@
-"""What is shown of a run at one moment: plain values, drawn as a table or as a line. Loads nothing that runs."""
+"""What the command line shows of a running topology at one moment: plain values, drawn as a table or as a line."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Display:
     topology: str
     cluster: str
     elapsed: float
-    #: How long it is to run; None is until it ends or is stopped.
+    #: For how many seconds the topology is to run; None means until it ends or is stopped.
     seconds: float | None
     operators: tuple[OperatorDisplay, ...]
     unplaced_because: str
-    #: What a stop waits for; empty while it runs.
+    #: What the stop of the topology waits for; empty while it runs.
     stopping: str = ""
 
     @property
@@ -56,7 +56,7 @@ class Display:
 
 
 def display_from(status: Mapping[str, Any]) -> Display:
-    """The same of a run in another process, from its status."""
+    """The display of a topology that runs in another process, from its status."""
     latencies = {sink["name"]: LatencyDisplay(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
     return Display(
         topology=status["topology"],

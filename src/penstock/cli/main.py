@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`penstock show ... | head`): not worth a word, and nobody would see it.
+        # The program that read our output has ended (`penstock show ... | head`): nobody would see a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BUG
     except Exception as error:
@@ -79,7 +79,7 @@ def _print_json(answer: object) -> None:
 
 
 def _internal(error: Exception) -> PenstockError:
-    """A bug of ours: the traceback goes to a file, because it says nothing to a user."""
+    """An error that is a bug in Penstock. Its traceback goes to a file, because it does not help a user."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:

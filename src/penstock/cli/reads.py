@@ -39,7 +39,7 @@ def ps(as_json: bool) -> CommandResult:
 @TOPOLOGY
 @JSON
 def status(name: str | None, as_json: bool) -> CommandResult:
-    """Show what runs where, how fast, and what waits."""
+    """Show what runs where, how fast each operator is, and how many rows wait."""
     from penstock.cli.running_pages import print_status
 
     running = find(name)
@@ -54,7 +54,7 @@ def status(name: str | None, as_json: bool) -> CommandResult:
 
 
 def _not_running(running: Running, as_json: bool) -> CommandResult:
-    """The status of one that cannot be asked, yet or any more."""
+    """The status of a topology that cannot be asked yet, or cannot be asked any more."""
     seconds = time.time() - running.started_at
     if as_json:
         shown = {"topology": running.topology, "pid": running.pid, "state": str(running.phase), "how": running.how}
@@ -66,10 +66,12 @@ def _not_running(running: Running, as_json: bool) -> CommandResult:
 
 @penstock.command()
 @TOPOLOGY
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so long. [default: Ctrl-C]")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds. [default: at Ctrl-C]"
+)
 @JSON
 def top(name: str | None, seconds: float | None, as_json: bool) -> CommandResult:
-    """Watch it, from another terminal, until it ends or Ctrl-C. With --json, an object a second."""
+    """Watch a topology from another terminal, until it ends or Ctrl-C. With --json, print one object a second."""
     label = find(name).label
     statuses = _statuses(label, seconds)
     if as_json:
@@ -87,7 +89,7 @@ def top(name: str | None, seconds: float | None, as_json: bool) -> CommandResult
 
 
 def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
-    """One a second, until it is over."""
+    """One status a second, until the topology has ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
     with connected(label) as client:
         while deadline is None or time.monotonic() < deadline:
@@ -103,16 +105,16 @@ def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
 @penstock.command()
 @TOPOLOGY
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events above this id.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show events above this id.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=10_000),
     default=1000,
-    help="With --json at most so many events; else so many at once.",
+    help="With --json, print at most so many events; without it, ask for so many at once.",
 )
 @JSON
 def events(name: str | None, follow: bool, after: int, limit: int, as_json: bool) -> CommandResult:
-    """Tell what happened: decisions, vetoes, actions, faults, recoveries. With -f and --json, an object a line."""
+    """List what happened: decisions, vetoes, actions, faults, recoveries. With -f and --json, one object a line."""
     from penstock.cli.running_pages import event_line
 
     if as_json and not follow:
@@ -145,12 +147,15 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 @click.argument("metrics", nargs=-1, metavar="METRIC...")
 @TOPOLOGY
 @click.option(
-    "--by", type=click.Choice(["operator", "slot", "stream"]), default="operator", help="One series for each of these."
+    "--by",
+    type=click.Choice(["operator", "slot", "stream"]),
+    default="operator",
+    help="Show one series for each of these.",
 )
-@click.option("--operator", help="Only this operator.")
-@click.option("--since", type=DURATION, default="10m", show_default=True, help="From so long ago: 90s, 10m, 2h, 1d.")
+@click.option("--operator", help="Only show this operator.")
+@click.option("--since", type=DURATION, default="10m", show_default=True, help="Begin so long ago: 90s, 10m, 2h, 1d.")
 @click.option(
-    "--points", type=click.IntRange(min=1, max=20_000), default=500, help="About so many points in each series."
+    "--points", type=click.IntRange(min=1, max=20_000), default=500, help="Show about so many points in each series."
 )
 @JSON
 def history(
@@ -163,7 +168,7 @@ def history(
     points: int,
     as_json: bool,
 ) -> CommandResult:
-    """Plot what was measured; the metrics are in docs/metrics.md. [default: rate utilisation backlog_rows]"""
+    """Plot what was measured; docs/metrics.md lists the metrics. [default: rate utilisation backlog_rows]"""
     from penstock.cli.running_pages import print_history
 
     wanted = list(metrics or ("rate", "utilisation", "backlog_rows"))

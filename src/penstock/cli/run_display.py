@@ -1,4 +1,4 @@
-"""A run of this process, as it is shown."""
+"""The display of a topology that runs in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def display_of(run: RunningTopology, cluster: str, seconds: float | None, stoppi
 
 
 def waiting_rows(run: RunningTopology) -> int:
-    """Rows that are on their way: what a stop that drains waits for."""
+    """How many rows are on their way to the sinks: a stop that drains waits for them."""
     return sum(run.backlog(one.name) for one in run.definition.operators if not isinstance(one, Source))
 
 

@@ -36,7 +36,7 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the place as text may be written to again."""
+        """End the drawing, so that other text can be written."""
 
 
 class Lines(Screen):
