@@ -27,7 +27,7 @@ SINKS = "penstock.sinks"
 
 @dataclass(frozen=True)
 class Group:
-    """What one of the four kinds is called, and the error of a name that it does not have."""
+    """What a group is called in messages, and the name of the error about a name that the group does not have."""
 
     what: str
     unknown: str
@@ -100,7 +100,7 @@ def find(group: str, name: str) -> Any:
 
 
 def build(group: str, name: str) -> Any:
-    """What the class or function that is registered under a name gives, called without arguments."""
+    """Call the class or function that is registered under a name, without arguments, and return the result."""
     maker: Callable[[], Any] = find(group, name)
     try:
         return maker()
@@ -125,7 +125,8 @@ def _entries(group: str) -> dict[str, list[tuple[str, EntryPoint]]]:
 
 
 def failed(group: str, name: str, problem: Exception | str) -> PenstockError:
-    """The error about what a package registers and what does not work, in words or as it was raised."""
+    """The error about a policy, mapping, source or sink that failed; `problem` is what it raised, or says it in
+    words."""
     package = package_of(group, name)
     if isinstance(problem, str):
         text = problem

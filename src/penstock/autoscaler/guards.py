@@ -32,7 +32,7 @@ class Cooldown:
         left = 0.0 if view.last_ended is None else view.last_ended + self.seconds - view.now
         if left <= 0:
             return ""
-        return f"the effect of the last operation is still being measured, for another {left:.0f} s"
+        return f"the last operation ended a moment ago; the next one may begin in {left:.0f} s"
 
 
 @dataclass(frozen=True)

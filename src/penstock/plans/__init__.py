@@ -1,4 +1,4 @@
-"""Plans: what is to change about a running topology, made by name, checked as a whole and carried out step by step.
+"""Plans say what is to change about a running topology. A plan is checked as a whole and carried out step by step.
 
 For each change that a person may ask for, a function here makes the plan. A plan may also be put together from
 actions; `diff` gives the actions from one placement to another.

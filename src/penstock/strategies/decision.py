@@ -1,4 +1,4 @@
-"""What a scaling strategy answers: a decision, or that there is nothing to do, or that it does not fit."""
+"""What a strategy answers: a decision, or that there is nothing to do, or that the instances do not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.strategies.load import Load
 
 @dataclass(frozen=True)
 class DecisionStep:
-    """One instance: where it goes, and why. It is new if it comes from nowhere."""
+    """One step of a decision: the slot that an instance goes to, and why. An instance without an origin is new."""
 
     operator: str
     to: Slot
@@ -28,7 +28,7 @@ class DecisionStep:
 
 @dataclass(frozen=True)
 class Decision:
-    """The placement to go to, with the machines that come or go, step by step."""
+    """The placement that the strategy wants, the machines that it adds or removes, and the steps that led to it."""
 
     strategy: str
     placement: Placement
@@ -58,7 +58,7 @@ StrategyAnswer = Decision | NothingToDo | DoesNotFit
 
 
 def answer_as_json(answer: StrategyAnswer) -> dict[str, Any]:
-    """The decision step by step, or why there is none."""
+    """The answer as JSON: the decision step by step, or why there is none."""
     if not isinstance(answer, Decision):
         missing = {"missing": answer.missing} if isinstance(answer, DoesNotFit) else {}
         kind = "does_not_fit" if isinstance(answer, DoesNotFit) else "nothing_to_do"

@@ -139,7 +139,7 @@ def test_guards_say_why() -> None:
     assert first_veto(guards, FEWER, replace(view, under_way="scale-in")) == "the operation scale-in is under way"
     assert (
         first_veto(guards, FEWER, replace(view, last_ended=990.0))
-        == "the effect of the last operation is still being measured, for another 50 s"
+        == "the last operation ended a moment ago; the next one may begin in 50 s"
     )
     assert first_veto(guards, FEWER, replace(view, last_ended=940.0)) == ""
     assert not_while_paused(MORE, view) == ""

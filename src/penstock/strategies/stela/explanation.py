@@ -1,4 +1,4 @@
-"""Why a strategy would decide as it does: the load seen with Stela's eyes, as values, as JSON and in words."""
+"""The load as Stela sees it, which explains its decisions: as values, as JSON and in words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class MachineExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that Stela knows: operators in topological order, machines in the order in which they would go."""
+    """All that Stela decides on: operators in topological order, machines in the order in which it would remove
+    them."""
 
     alpha: float
     throughput: float

@@ -1,4 +1,4 @@
-"""Stela's scale-in: the machine goes whose instances matter least to the throughput (section II-F, algorithm 3)."""
+"""Stela's scale-in removes the machine whose instances matter least to the throughput (section II-F, algorithm 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def etp_sum(machine: Machine, instances: Mapping[str, Mapping[Slot, int]], share
 
 
 def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
-    """Machines go one at a time: ETPSum is computed again with the instances that the last one left behind."""
+    """Remove machines one at a time: ETPSum is computed again after the instances of the last one were dealt out."""
     if machines <= 0:
         return NothingToDo(NAME, "no machine is to go")
     draft = Draft(load, placement, rules)
@@ -50,7 +50,7 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
         if missing:
             return DoesNotFit(NAME, f"the other machines have no room for what runs on {goes.name}", missing)
         removed.append(goes.name)
-    reason = f"{', '.join(removed)} had the lowest ETPSum when it went"
+    reason = f"{', '.join(removed)} had the lowest ETPSum when the strategy removed it"
     gone = {slot for machine in cluster.machines if machine.name in removed for slot in machine.slots}
     return Decision(NAME, draft.placement(gone), tuple(steps), reason, removed=tuple(removed), projected=load)
 
@@ -58,7 +58,8 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
 def _deal_out(
     draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[DecisionStep]
 ) -> int:
-    """Deal a machine's instances to the others, round robin in increasing ETPSum; how many found no place."""
+    """Deal the instances of a machine to the others, round robin in increasing ETPSum; returns how many found no
+    place."""
     own = set(goes.slots)
     leaving = [
         (operator, slot)
@@ -79,7 +80,7 @@ def _deal_out(
         turn += skipped + 1
         draft.move(operator, slot, to)
         reason = (
-            f"{goes.name} goes, its ETPSum of {sums[goes.name]:.3f} is the lowest; {machine.name} "
+            f"{goes.name} is removed, because its ETPSum of {sums[goes.name]:.3f} is the lowest; {machine.name} "
             f"({sums[machine.name]:.3f}) is next in increasing order"
         )
         steps.append(

@@ -59,7 +59,9 @@ def _scale_out(
     draft = Draft(load, placement, rules)
     wanted = instances_a_machine(placement, cluster)
     if missing := sum(_too_many(draft, machine, wanted) for machine in new_machines):
-        return DoesNotFit(name, f"{wanted} instances a machine are more than the new machines' slots take", missing)
+        return DoesNotFit(
+            name, f"{wanted} instances a machine are more than the slots of the new machines take", missing
+        )
     projection = project(load, [placement.total(operator.name) for operator in load.operators], rules)
     most = np.array(most_instances(load, placement))
     steps: list[DecisionStep] = []
@@ -76,10 +78,10 @@ def _scale_out(
         draft.add(operator, slot)
         projection.give(place)
     if not steps:
-        return NothingToDo(name, "no operator can use another instance: all have as many as they have tasks")
+        return NothingToDo(name, "no operator can use another instance: all have as many instances as tasks")
     reason = f"{len(steps)} new instances on {len(new_machines)} new machines, {wanted} a machine as on the others"
     if len(steps) < wanted * len(new_machines):
-        reason += "; the rest is left out, because no operator can use one more"
+        reason += "; the rest is left out, because no operator can use another instance"
     return Decision(
         name, draft.placement(), tuple(steps), reason, added=tuple(new_machines), projected=projection.load()
     )
@@ -116,5 +118,5 @@ def _figures(projection: Projection, place: int) -> dict[str, float]:
 
 def _reason(congested: bool, ratio: float, etp: float, **_: float) -> str:
     if congested:
-        return f"congested (input / processing = {ratio:.2f}), and its ETP of {etp:.1%} is the highest of those"
-    return f"no congested operator can use one: a source gets it, that with the highest ETP ({etp:.1%})"
+        return f"it is congested (input / processing = {ratio:.2f}), and none of these has a higher ETP ({etp:.1%})"
+    return f"no congested operator can use it, so the source with the highest ETP ({etp:.1%}) gets it"
