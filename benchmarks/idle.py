@@ -20,7 +20,7 @@ import pyarrow as pa
 from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.cli.run_view import view_of
+from penstock.cli.run_display import display_of
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
 from penstock.engine.launching import launch
@@ -118,7 +118,7 @@ def look(run: SparkTopology, until: Callable[[], bool], seconds: float) -> bool:
         run.check()
         if run.finished:
             raise RuntimeError("the topology has ended by itself")
-        view_of(run, "standalone", None)
+        display_of(run, "standalone", None)
         if time.monotonic() > end:
             return False
         time.sleep(LOOK)
