@@ -18,7 +18,7 @@ from penstock.api.steering import Steering
 from penstock.clock import Clock, meant, run_time, shown
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import Seats
+from penstock.engine.query.seats import Seats
 from penstock.engine.run.arrangement import Arrangement
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
@@ -173,11 +173,11 @@ def test_what_is_asked_for_after_a_change_is_seen_as_after_it(set_wall: Set, jum
     arrangement = Arrangement(Placement({"work": {slots[0]: 1}}), lambda: frozenset(slots))
     seats = Seats(lambda: [Bundle(slots[0], 1)], lambda slot: None)
     seats.bundles()
-    asked_before = seats.take_asked().at
+    asked_before = seats.take_requested().at
     arrangement.plan(Placement({"work": {slots[1]: 1}}))
     set_wall(jump)
     seats.bundles()
-    asked_after = seats.take_asked().at
+    asked_after = seats.take_requested().at
     assert asked_before <= arrangement.changed_at <= asked_after < arrangement.changed_at + 60
 
 

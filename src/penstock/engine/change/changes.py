@@ -51,7 +51,7 @@ class RunChanges(CuttingEnactor):
         tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
         executor = self._run.host.slots.executor(slot)
         been = query.state.been_on(executor) if query.state is not None and executor is not None else frozenset()
-        sizes = state_bytes(self._run.environment.checkpoint(operator), len(placement.tasks.get(operator, ())))
+        sizes = state_bytes(self._run.context.checkpoint(operator), len(placement.tasks.get(operator, ())))
         return cheapest_tasks(tasks, sizes, count, been)
 
 
@@ -106,7 +106,7 @@ class RunningEngine:
                 # Warming spares the first batch some seconds. The change goes on without it: whether the machine is
                 # there is looked at again below.
                 with traced(f"the state stores of {machine.name} could not be warmed", Exception):
-                    warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
+                    warm_state(internals, executors, self._run.context.checkpoints, WARM_STATE_SECONDS)
             came = self._await_machine(machine, give_up, deadline)
         except BaseException:
             with traced(f"machine {machine.name}, which was not wanted any more, could not be removed", Exception):
@@ -263,7 +263,7 @@ class RunningEngine:
     # What it cost
 
     def _state_bytes(self, operator: str) -> list[int]:
-        return state_bytes(self._run.environment.checkpoint(operator), len(self.planned.tasks[operator]))
+        return state_bytes(self._run.context.checkpoint(operator), len(self.planned.tasks[operator]))
 
     def _interruption(self, operator: str, at: float) -> Interruption:
         gaps = self._run.statistics.gaps(operator)

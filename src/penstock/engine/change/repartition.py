@@ -48,7 +48,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
                 if begun
                 else "The operator goes on with the tasks that it had.",
             ) from error
-        enter_rewriting(run.environment, operator)
+        enter_rewriting(run.context, operator)
         record_tasks(run.catalog, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
@@ -66,7 +66,7 @@ def _has_begun(run: Run, operator: str) -> bool:
     """Whether Spark has begun to rewrite the state, or has rewritten it and its answer was lost. If the checkpoint
     cannot be read, Spark may have begun: the next start finds out."""
     with traced(f"the checkpoint of {operator} cannot be read after a repartition failed", OSError, ValueError):
-        planned, finished = logged_batches(run.environment.checkpoint(operator))
+        planned, finished = logged_batches(run.context.checkpoint(operator))
         published = run.catalog.last_batch(operator)
         return planned > finished or finished > (-1 if published is None else published)
     return True
@@ -78,7 +78,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
     for _ in range(ATTEMPTS):
         began = time.monotonic()
         try:
-            repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
+            repartition_state(run.host.spark, run.context.checkpoint(operator), tasks)
             return time.monotonic() - began
         except (PySparkException, Py4JError) as error:
             if not was_cut_off(error):

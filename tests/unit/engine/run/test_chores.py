@@ -163,7 +163,7 @@ def test_a_query_that_runs_is_not_asked_and_one_that_ended_is(monkeypatch: pytes
     query, running = OperatorQuery(), {"q"}  # type: ignore[call-arg]
     query.failure, query.query, query._id = None, Query(), ""  # type: ignore[assignment]
     active = SimpleNamespace(has=lambda name: name in running)
-    query.environment = SimpleNamespace(streams=SimpleNamespace(active=active))  # type: ignore[assignment]
+    query.context = SimpleNamespace(streams=SimpleNamespace(active=active))  # type: ignore[assignment]
     failures: list[Exception] = []
     monkeypatch.setattr(query, "fail", failures.append)
     query.notice_end()
