@@ -450,7 +450,7 @@ def test_a_roll_back_that_cannot_be_recorded_leaves_no_operator_behind(
     assert status is Status.ROLLED_BACK
     assert run.placement == before
     assert those_that_run(run) == {"rows", "out"}
-    assert any("not recorded" in one and "disk is full" in one for one in told)
+    assert any("could not be recorded" in one and "disk is full" in one for one in told)
 
 
 def test_a_roll_back_asks_for_what_ran_before_even_if_a_chain_cannot_be_split_for_it(
