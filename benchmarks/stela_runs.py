@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from best import best
 
-from penstock.autoscaler.measure import Measurement, Sample, measure
+from penstock.autoscaler.measure import Measurement, ThroughputPoint, measure
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
@@ -23,7 +23,7 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans.enacting import Status
 from penstock.plans.plan import Plan, diff
 from penstock.settings import Settings
-from penstock.strategies.decision import Decision, Outcome
+from penstock.strategies.decision import Decision, StrategyAnswer
 from penstock.strategies.draft import most_instances
 from penstock.strategies.fluid import Pipes, flow
 from penstock.strategies.load import Load
@@ -44,7 +44,7 @@ WARM_UP = 90.0
 UNDER_WAY = 1.5
 #: Seconds in which a snapshot that is not complete may become so.
 TRIES = 20
-Decide = Callable[[Load, Placement, Rules], Outcome]
+Decide = Callable[[Load, Placement, Rules], StrategyAnswer]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Result:
     #: Share of the time in which a congested instance worked: the rest is what micro-batches cost.
     duty: float
     seconds: float
-    timeline: tuple[Sample, ...]
+    timeline: tuple[ThroughputPoint, ...]
     began: float
 
 
@@ -158,7 +158,7 @@ class _Operation:
         if outcome.status not in (Status.DONE, Status.NOTHING):
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         _rest(run, began + times.after - time.time())
-        samples = self.timeline.samples(began - times.window, time.time())
+        samples = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
         return self._judge(load, duty, decision, outcome.seconds, samples, began)
 
@@ -172,7 +172,13 @@ class _Operation:
         return self.run.snapshot()
 
     def _judge(
-        self, load: Load, duty: float, decision: Decision, seconds: float, samples: Sequence[Sample], began: float
+        self,
+        load: Load,
+        duty: float,
+        decision: Decision,
+        seconds: float,
+        samples: Sequence[ThroughputPoint],
+        began: float,
     ) -> Result:
         names = [operator.name for operator in load.operators]
         before = [self.initial.total(name) for name in names]
@@ -195,7 +201,7 @@ class _Operation:
         )
 
 
-def measured_of(timeline: Sequence[Sample], began: float, times: Times) -> Measurement:
+def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times) -> Measurement:
     """Without the end of the timeline, in which batches may still have been under way."""
     end = timeline[-1].at - UNDER_WAY * times.interval
     return measure([sample for sample in timeline if sample.at <= end], began, times.window)

@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
-from penstock.engine.spark.internals import java_of
+from penstock.engine.spark.java_values import java_of
+from penstock.engine.topology import SparkTopology
 from penstock.sinks.jdbc_sink import JdbcWriter
 
 NUMBERS = "id long, value double"
 
 
-def until(run: Run, reached: Callable[[], bool], seconds: float = WAIT) -> None:
+def until(run: SparkTopology, reached: Callable[[], bool], seconds: float = WAIT) -> None:
     """Wait for something that a running topology does by itself."""
     deadline = time.monotonic() + seconds
     while not reached():

@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+#: One process follows all recipes.
+pytestmark = pytest.mark.xdist_group("recipes")
 
 ROOT = Path(__file__).parents[2]
 RECIPES = re.findall(r"^### (.*?)(?=^##|\Z)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -46,18 +50,37 @@ def test_every_block_of_a_recipe_is_a_step():
         assert len(STEP.findall(recipe)) == recipe.count("```") / 2, recipe.splitlines()[0]
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.splitlines()[0] for recipe in RECIPES])
-def test_the_recipe_works(recipe, tmp_path):
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    tests = follow(recipe, tmp_path)
-    assert tests, "a recipe ends with a test"
-    path = os.pathsep.join([str(tmp_path / "src"), str(tmp_path)])
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """All recipes followed one after the other, as a developer would: by recipe, how many of its tests ran, and what
+    went wrong in them. One process runs them all, because to start one costs more than the tests."""
+    folder = tmp_path_factory.mktemp("recipes")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    tests = {recipe: follow(recipe, folder) for recipe in RECIPES}
+    report = folder / "report.xml"
+    files = [str(test) for own in tests.values() for test in own]
+    options = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", f"--junitxml={report}", "-ojunit_family=xunit1"]
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *map(str, tests)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
+        [sys.executable, "-m", "pytest", *options, *files],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert report.exists(), answer.stdout + answer.stderr
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    found = {}
+    for recipe, own in tests.items():
+        names = {test.relative_to(folder).as_posix() for test in own}
+        mine = [case for case in cases if case.get("file") in names]
+        wrong = "".join(str(part.text) for case in mine for part in case if part.tag in ("failure", "error", "skipped"))
+        found[recipe] = (len(mine), wrong or ("" if mine else answer.stdout + answer.stderr))
+    return found
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.splitlines()[0] for recipe in RECIPES])
+def test_the_recipe_works(recipe: str, passed: dict[str, tuple[int, str]]) -> None:
+    ran, wrong = passed[recipe]
+    assert ran, f"a recipe ends with a test\n{wrong}"
+    assert not wrong, wrong

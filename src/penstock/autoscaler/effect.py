@@ -1,4 +1,4 @@
-"""What a scaling operation brought and what it cost, measured some time after its end and told as an event."""
+"""The effect of a scaling operation on the throughput, measured some time after its end and told as an event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURED = ("scale-out", "scale-in", "set-instances")
 
 @dataclass(frozen=True)
 class EndedOperation:
-    """An operation that was done: what of it matters here."""
+    """What the measurement needs to know of an operation that is done."""
 
     id: int
     action: str
@@ -29,12 +29,12 @@ class EndedOperation:
 
 
 class MeasuredTopology(Identity, Measurements, Events, Protocol):
-    """What an effect is measured on."""
+    """What the measurement needs of a running topology."""
 
 
 class Measuring:
-    """Hears of the operations of one topology. The effect of one that has just ended when the topology stops is
-    measured with the batches that there are."""
+    """Measures the operations of one topology. If the topology stops soon after an operation, the effect is measured
+    with the batches that there are."""
 
     def __init__(self, run: MeasuredTopology) -> None:
         self._run = run
@@ -63,13 +63,13 @@ class Measuring:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at, self._run.settings.measure_seconds
-        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
-        found = measure(samples, began, window)
+        points = self._timeline.points(max(began - window, self._run.started_at), run_time())
+        found = measure(points, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
             "began_at": shown(began),
             "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
-            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in points],
         }
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 

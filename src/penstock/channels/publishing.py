@@ -39,7 +39,7 @@ class Publishing:
     def __init__(self, database: Database, topology: str, clock: Callable[[], float]) -> None:
         self._topology = topology
         self._clock = clock
-        of = sa.bindparam("of_topology")
+        of: sa.BindParameter[str] = sa.bindparam("of_topology")
         batches, segments, channels = tables.batches, tables.segments, tables.channels
         self._last_batches = (
             sa.select(batches.c.operator, sa.func.max(batches.c.batch))

@@ -1,14 +1,14 @@
-"""Measuring an operation on timelines made by hand: one sample a second, the operation starts at 10."""
+"""Measuring an operation on timelines made by hand: one point a second, the operation starts at 10."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.autoscaler.measure import Sample, convergence, measure, settling, time_below
+from penstock.autoscaler.measure import ThroughputPoint, convergence, measure, settling, time_below
 
 
-def timeline(before: list[float], after: list[float]) -> list[Sample]:
-    return [Sample(float(11 - len(before) + index), rate) for index, rate in enumerate(before + after)]
+def timeline(before: list[float], after: list[float]) -> list[ThroughputPoint]:
+    return [ThroughputPoint(float(11 - len(before) + index), rate) for index, rate in enumerate(before + after)]
 
 
 def test_before_and_after_over_the_same_window() -> None:
@@ -17,10 +17,10 @@ def test_before_and_after_over_the_same_window() -> None:
 
 
 def test_convergence_is_twice_above_and_twice_below_within_the_band() -> None:
-    samples = timeline([], [300, 102, 103, 50, 98, 97, 100])
+    points = timeline([], [300, 102, 103, 50, 98, 97, 100])
     # 300 and 50 are outside; two above at 12 and 13, two below at 15 and 16.
-    assert convergence(samples, 10, 100, 5) == 6
-    assert convergence(samples[:5], 10, 100, 5) is None
+    assert convergence(points, 10, 100, 5) == 6
+    assert convergence(points[:5], 10, 100, 5) is None
 
 
 def test_a_flat_line_has_converged_with_its_second_sample() -> None:
@@ -51,7 +51,7 @@ def test_what_a_scale_in_gives_up_for_good_is_no_interruption() -> None:
 
 
 def test_a_sample_stands_for_the_time_since_the_one_before_it_or_the_start() -> None:
-    assert time_below([Sample(9, 100), Sample(13, 0), Sample(18, 100)], 10, 90) == 3
+    assert time_below([ThroughputPoint(9, 100), ThroughputPoint(13, 0), ThroughputPoint(18, 100)], 10, 90) == 3
 
 
 def test_settling_forgets_what_did_not_last() -> None:
@@ -59,7 +59,7 @@ def test_settling_forgets_what_did_not_last() -> None:
     assert settling(timeline([], [100, 50]), 10, 100, 5) is None
 
 
-@pytest.mark.parametrize("samples", [[], [Sample(5, 100)]])
-def test_a_timeline_that_ends_before_the_operation(samples) -> None:
-    found = measure(samples, start=10, window=20)
+@pytest.mark.parametrize("points", [[], [ThroughputPoint(5, 100)]])
+def test_a_timeline_that_ends_before_the_operation(points) -> None:
+    found = measure(points, start=10, window=20)
     assert found.convergence is None and found.after == 0 and found.time_below == 0

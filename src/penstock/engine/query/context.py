@@ -13,7 +13,7 @@ from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.clock import run_time
 from penstock.engine.query.feeds import Batch
-from penstock.engine.spark.internals import java_of
+from penstock.engine.spark.java_values import java_of
 from penstock.engine.spark.streams import Streams
 from penstock.engine.state.checkpoint_log import CheckpointLog
 from penstock.kinds import FileWriter, SinkPlace, SourcePlace

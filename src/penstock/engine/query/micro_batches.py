@@ -18,7 +18,7 @@ from penstock.engine.query.batch_reports import FinishedBatch, born_of
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.frames import OperatorFrame
 from penstock.engine.query.intake import Intake
-from penstock.engine.query.publication import Publisher
+from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import RequestedBundles, Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.spark.state_placement import StatePlacer
@@ -127,13 +127,13 @@ class MicroBatches:
         began = self._intake.turn.started or self._wanted_at
         started = run_time() - (time.monotonic() - began)
         done = FinishedBatch(batch, taken, bundles, self._ends(batch), started, busy)
-        publication = self._publisher.publish(done)
-        first = publication.reports[0]
+        published = self._publisher.publish(done)
+        first = published.reports[0]
         # Spark SQL does not say how much of its time was for rows.
         self._intake.ended(done.work, first.busy + first.busy_elsewhere if self._arrow else busy)
-        self._publisher.report(publication)
+        self._publisher.report(published)
         if self._accounts is not None:
-            self._accounts.published(batch, done.born, sum(first.rows_out.values()), publication.is_new)
+            self._accounts.published(batch, done.born, sum(first.rows_out.values()), published.is_new)
         if not self._feeds:
             self._wait_for_room()
 

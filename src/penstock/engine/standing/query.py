@@ -18,7 +18,7 @@ from penstock.engine.query.context import RunContext
 from penstock.engine.query.frames import channel_input
 from penstock.engine.query.pacing import pacer_of
 from penstock.engine.query.programs import Programs
-from penstock.engine.query.publication import Publisher
+from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import Seats
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.dealer import Dealer, OpenBatch, Standing

@@ -80,7 +80,7 @@ def nothing_left_to_do(*words: object) -> None:
 
 
 def test_one_that_spark_has_not_begun_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "tasks it had" in failing(world, monkeypatch).hint
+    assert "tasks that it had" in failing(world, monkeypatch).hint
     assert under_way(world.catalog) is None
 
 

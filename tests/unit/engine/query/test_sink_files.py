@@ -11,7 +11,7 @@ import pytest
 
 from penstock import sources
 from penstock.channels.catalog import Catalog
-from penstock.engine.query import publication
+from penstock.engine.query import publisher
 from penstock.engine.query.frames import OperatorFrame
 from penstock.engine.query.micro_batches import MicroBatches
 from penstock.engine.query.staged_files import check_staged, finish_files
@@ -121,7 +121,7 @@ def test_a_replay_of_a_batch_that_was_published_gives_its_files_their_names(
     asks for the batch once more, which is not to run again."""
     file = writer.write([ROWS], "part-7-0")
     catalog.publish("out", 7, [], report_of(file).as_json(), {})
-    monkeypatch.setattr(publication, "check_batch", lambda *asked: None)  # it fits
+    monkeypatch.setattr(publisher, "check_batch", lambda *asked: None)  # it fits
     ended: list[int] = []
     channels = SimpleNamespace(last_batch=lambda name: 7, catalog=catalog)
     # Only what a replay asks for, without Spark.

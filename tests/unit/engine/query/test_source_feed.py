@@ -51,7 +51,7 @@ def test_bundles_take_turns_only_where_there_are_fewer_ranges_than_bundles(count
     assert seats.batches == wanted
 
 
-def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> None:
+def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should(caplog: pytest.LogCaptureFixture) -> None:
     def gone() -> None:
         raise ConnectionError("the session is gone")
 
@@ -70,3 +70,7 @@ def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> N
     query._runs = True
     query.stop()
     assert closed == [0, 1]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "a feed that cannot be closed",
+        "the session is gone",
+    ]

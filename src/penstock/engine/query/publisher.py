@@ -18,7 +18,7 @@ from penstock.topology.definition import Operator
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublishedBatch:
     """A batch that is in the catalog."""
 
     batch: FinishedBatch
@@ -50,7 +50,7 @@ class Publisher:
         """Give the staged files of a batch that is in the catalog their final names, if they do not have them yet."""
         finish_published(self._first.name, batch, self._context.channels.catalog)
 
-    def publish(self, done: FinishedBatch) -> Publication:
+    def publish(self, done: FinishedBatch) -> PublishedBatch:
         """Enter a batch in the catalog, with its segments and read positions, in one transaction. Then its staged files
         get their final names."""
         reports = reports_of(self._chain, done, run_time())
@@ -61,15 +61,15 @@ class Publisher:
         channels = self._context.channels
         is_new = channels.publish(self._first.name, done.number, segments, whole.as_json(), read_to)
         finish_files(whole, channels.catalog)
-        published = run_time()
-        return Publication(done, [replace(report, finished=published) for report in reports], is_new)
+        now = run_time()
+        return PublishedBatch(done, [replace(report, finished=now) for report in reports], is_new)
 
-    def report(self, publication: Publication) -> None:
+    def report(self, published: PublishedBatch) -> None:
         """Tell the run of every operator's part in a batch. A replay was told of before, and is passed over."""
-        if not publication.is_new:
+        if not published.is_new:
             return
-        first, *others = publication.reports
-        self._context.published(first, publication.batch.taken)
+        first, *others = published.reports
+        self._context.published(first, published.batch.taken)
         for report in others:
             self._context.published(report, [self._handed_on(report)])
 

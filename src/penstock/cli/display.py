@@ -1,4 +1,4 @@
-"""What is shown of a run at one moment: plain values, drawn as a table or as a line. Loads nothing that runs."""
+"""What the command line shows of a running topology at one moment: plain values, drawn as a table or as a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyDisplay:
     """End to end, in seconds."""
 
     p50: float | None
@@ -16,7 +16,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class OperatorView:
+class OperatorDisplay:
     name: str
     kind: str
     #: Slot -> instances.
@@ -29,7 +29,7 @@ class OperatorView:
     bad_rows: int
     throttled: bool
     #: Sinks only.
-    latency: Latency | None
+    latency: LatencyDisplay | None
     #: Dropped by a watermark.
     late_rows: int = 0
 
@@ -39,15 +39,15 @@ class OperatorView:
 
 
 @dataclass(frozen=True)
-class View:
+class Display:
     topology: str
     cluster: str
     elapsed: float
-    #: How long it is to run; None is until it ends or is stopped.
+    #: For how many seconds the topology is to run; None means until it ends or is stopped.
     seconds: float | None
-    operators: tuple[OperatorView, ...]
+    operators: tuple[OperatorDisplay, ...]
     unplaced_because: str
-    #: What a stop waits for; empty while it runs.
+    #: What the stop of the topology waits for; empty while it runs.
     stopping: str = ""
 
     @property
@@ -55,16 +55,16 @@ class View:
         return [one.name for one in self.operators if one.throttled and one.kind == "source"]
 
 
-def view_from(status: Mapping[str, Any]) -> View:
-    """The same of a run in another process, from its status."""
-    latencies = {sink["name"]: Latency(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
-    return View(
+def display_from(status: Mapping[str, Any]) -> Display:
+    """The display of a topology that runs in another process, from its status."""
+    latencies = {sink["name"]: LatencyDisplay(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
+    return Display(
         topology=status["topology"],
         cluster=status["cluster"],
         elapsed=status["seconds"],
         seconds=None,
         operators=tuple(
-            OperatorView(
+            OperatorDisplay(
                 name=one["name"],
                 kind=one["kind"],
                 places=one["placement"],
