@@ -39,7 +39,7 @@ from stela_runs import (
 from stela_tables import at_zero, middle, plot, table
 
 from penstock import Topology
-from penstock.autoscaler.measure import Sample
+from penstock.autoscaler.throughput_change import ThroughputPoint
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
@@ -291,7 +291,7 @@ def kept(file: Path, times: Times, make: Callable[[], list[tuple[str, Result]]])
 
 
 def _result(fields: dict[str, Any], times: Times) -> Result:
-    timeline = tuple(Sample(**sample) for sample in fields["timeline"])
+    timeline = tuple(ThroughputPoint(**sample) for sample in fields["timeline"])
     return Result(
         **{
             **fields,

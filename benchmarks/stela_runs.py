@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from best import best
 
-from penstock.autoscaler.measure import Measurement, Sample, measure
 from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
 from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.spark.host import SparkHost
@@ -74,7 +74,7 @@ def _depth(definition: TopologyDefinition) -> int:
 
 @dataclass(frozen=True)
 class Result:
-    measured: Measurement
+    measured: ThroughputChange
     #: What the fluid model gives for this assignment, and for the best one of as many new instances.
     predicted: float
     best: float
@@ -84,7 +84,7 @@ class Result:
     #: Share of the time in which a congested instance worked: the rest is what micro-batches cost.
     duty: float
     seconds: float
-    timeline: tuple[Sample, ...]
+    timeline: tuple[ThroughputPoint, ...]
     began: float
 
 
@@ -158,9 +158,9 @@ class _Operation:
         if outcome.status not in (Status.DONE, Status.NOTHING):
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         _rest(run, began + times.after - time.time())
-        samples = self.timeline.samples(began - times.window, time.time())
+        points = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
-        return self._judge(load, duty, decision, outcome.seconds, samples, began)
+        return self._judge(load, duty, decision, outcome.seconds, points, began)
 
     def _snapshot(self) -> Snapshot:
         """An operator may just have a batch under way that takes long: it is measured a little later."""
@@ -172,7 +172,13 @@ class _Operation:
         return self.run.snapshot()
 
     def _judge(
-        self, load: Load, duty: float, decision: Decision, seconds: float, samples: Sequence[Sample], began: float
+        self,
+        load: Load,
+        duty: float,
+        decision: Decision,
+        seconds: float,
+        points: Sequence[ThroughputPoint],
+        began: float,
     ) -> Result:
         names = [operator.name for operator in load.operators]
         before = [self.initial.total(name) for name in names]
@@ -181,7 +187,7 @@ class _Operation:
         added = sum(now) - sum(before)
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
-            measured=measured_of(samples, began, self.times),
+            measured=measured_of(points, began, self.times),
             predicted=flow(pipes, now).throughput,
             best=reference.throughput,
             new=tuple(
@@ -190,15 +196,15 @@ class _Operation:
             removed=decision.removed,
             duty=duty,
             seconds=seconds,
-            timeline=tuple(samples),
+            timeline=tuple(points),
             began=began,
         )
 
 
-def measured_of(timeline: Sequence[Sample], began: float, times: Times) -> Measurement:
+def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times) -> ThroughputChange:
     """Without the end of the timeline, in which batches may still have been under way."""
     end = timeline[-1].at - UNDER_WAY * times.interval
-    return measure([sample for sample in timeline if sample.at <= end], began, times.window)
+    return throughput_change([point for point in timeline if point.at <= end], began, times.window)
 
 
 def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[float]:

@@ -12,7 +12,7 @@ from penstock.api.decisions import Decisions
 from penstock.api.operations import Operation, Operations
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.api.status import status_of
-from penstock.autoscaler.effect import EndedOperation, Measuring
+from penstock.autoscaler.effect import Effects, EndedOperation
 from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.policy import Fate, View, view_of
@@ -53,7 +53,7 @@ class Steering:
         self._kind = cluster_kind
         self._request_stop = request_stop
         self._changes = run.changes
-        self._measuring = Measuring(run)
+        self._effects = Effects(run)
         self._decisions = Decisions(self.view, self._planned_placement)
         self.operations = Operations(self._carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
@@ -65,7 +65,7 @@ class Steering:
         while self._changes.step and time.monotonic() < deadline:
             self._changes.cancel()  # again and again: a plan that is only being checked may begin later
             time.sleep(POLL)
-        self._measuring.close()
+        self._effects.close()
 
     # Reads
 
@@ -343,7 +343,7 @@ class Steering:
 
     def _ended(self, operation: Operation) -> None:
         if operation.state is Fate.DONE and operation.began_at is not None:
-            self._measuring.ended(
+            self._effects.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
             )
         if operation.error is not None:

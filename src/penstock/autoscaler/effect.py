@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from penstock.autoscaler.measure import Measurement, measure
+from penstock.autoscaler.throughput_change import ThroughputChange, throughput_change
 from penstock.autoscaler.timeline import Timeline
 from penstock.clock import run_time, shown
 from penstock.monitor.events import EventKind
@@ -32,9 +32,9 @@ class MeasuredTopology(Identity, Measurements, Events, Protocol):
     """What an effect is measured on."""
 
 
-class Measuring:
-    """Hears of the operations of one topology. The effect of one that has just ended when the topology stops is
-    measured with the batches that there are."""
+class Effects:
+    """Hears of the operations of one topology, and tells the effect of each as an event. The effect of an operation
+    that has just ended when the topology stops is measured with the batches that there are."""
 
     def __init__(self, run: MeasuredTopology) -> None:
         self._run = run
@@ -63,18 +63,18 @@ class Measuring:
         with self._lock:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at, self._run.settings.measure_seconds
-        samples = self._timeline.samples(max(began - window, self._run.started_at), run_time())
-        found = measure(samples, began, window)
+        points = self._timeline.points(max(began - window, self._run.started_at), run_time())
+        found = throughput_change(points, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
             "began_at": shown(began),
             "ended_at": None if operation.ended_at is None else shown(operation.ended_at),
-            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in samples],
+            "timeline": [[round(shown(one.at), 3), round(one.throughput, 3)] for one in points],
         }
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 
 
-def in_words(found: Measurement) -> str:
+def in_words(found: ThroughputChange) -> str:
     converged = "not converged yet" if found.convergence is None else f"converged after {found.convergence:.0f} s"
     return (
         f"throughput from {found.before:,.0f} to {found.after:,.0f} rows/s; {converged}; "

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from penstock.autoscaler.measure import Sample
+from penstock.autoscaler.throughput_change import ThroughputPoint
 
 #: Batches of a sink that are remembered: at one a second, an hour.
 KEPT = 3600
@@ -30,8 +30,8 @@ class Timeline:
             with self._lock:
                 self._published[operator].append((at, rows))
 
-    def samples(self, start: float, stop: float, step: float = 1.0) -> list[Sample]:
-        """Rows a second at all sinks together, in steps; a sample at t is for the step before it. They end where the
+    def points(self, start: float, stop: float, step: float = 1.0) -> list[ThroughputPoint]:
+        """Rows a second at all sinks together, in steps; a point at t is for the step before it. They end where the
         batch of a sink is still under way: what it brings is not known yet, and is not 0."""
         with self._lock:
             published = {name: list(batches) for name, batches in self._published.items()}
@@ -40,7 +40,7 @@ class Timeline:
         weights = self._weights.values()
         count = max(int((stop - start) / step), 0)
         return [
-            Sample(
+            ThroughputPoint(
                 start + (index + 1) * step, sum(weight * one[index] for weight, one in zip(weights, rates, strict=True))
             )
             for index in range(count)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Placement
+from penstock.monitor.heard_operator import HeardOperator, gaps_of, heard_or_gap
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.measured import Measured, measured_or_gap, unmeasured
 from penstock.monitor.places import machine_snapshot, slot_snapshot, traffic_of
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Waiting
 from penstock.monitor.snapshot import (
@@ -40,21 +40,21 @@ def snapshot_of(
     gaps: list[Gap] = []
     if window.samples < min(least_samples, window.full):
         gaps.append(Gap("window", "", f"it covers {window.samples} of {window.full} samples", grave=True))
-    measured: dict[str, Measured] = {}
+    heard: dict[str, HeardOperator] = {}
     for operator in definition.operators:
-        found = measured_or_gap(operator, window)
+        found = heard_or_gap(operator, window)
         if isinstance(found, Gap):
             gaps.append(found)
         else:
-            measured[operator.name] = found
+            heard[operator.name] = found
     operators = {
-        operator.name: _operator(operator, measured.get(operator.name), placement) for operator in definition.operators
+        operator.name: _operator(operator, heard.get(operator.name), placement) for operator in definition.operators
     }
-    streams = {stream.name: stream for stream in _streams(definition, measured)}
-    operators = {name: _with_input(one, definition, streams, measured) for name, one in operators.items()}
-    slots = {slot.name: slot_snapshot(slot, measured, placement) for slot in cluster.slots}
-    for name, one in measured.items():
-        gaps += unmeasured(one, operators[name], window)
+    streams = {stream.name: stream for stream in _streams(definition, heard)}
+    operators = {name: _with_input(one, definition, streams, heard) for name, one in operators.items()}
+    slots = {slot.name: slot_snapshot(slot, heard, placement) for slot in cluster.slots}
+    for name, one in heard.items():
+        gaps += gaps_of(one, operators[name], window)
     return Snapshot(
         definition=definition,
         cluster=cluster,
@@ -66,7 +66,7 @@ def snapshot_of(
         streams=streams,
         slots=slots,
         machines={machine.name: machine_snapshot(machine, slots) for machine in cluster.machines},
-        traffic=traffic_of(measured.values()),
+        traffic=traffic_of(heard.values()),
         gaps=tuple(gaps),
     )
 
@@ -74,7 +74,7 @@ def snapshot_of(
 # Operators
 
 
-def _operator(operator: Operator, one: Measured | None, placement: Placement) -> OperatorSnapshot:
+def _operator(operator: Operator, one: HeardOperator | None, placement: Placement) -> OperatorSnapshot:
     placed = placement.instances.get(operator.name, {})
     slots = {slot.name: count for slot, count in sorted(placed.items())}
     shown = OperatorSnapshot(
@@ -120,7 +120,7 @@ def _held_back(looks: Sequence[Levels]) -> bool | None:
     return sum(seen) > HELD_BACK * len(seen) if seen else None
 
 
-def _on_slot(placed: int, work: SlotTotals, one: Measured) -> OperatorOnSlot:
+def _on_slot(placed: int, work: SlotTotals, one: HeardOperator) -> OperatorOnSlot:
     """What ran where nothing is placed now had the instances that its bundles had."""
     instances = placed or work.instances
     return OperatorOnSlot(
@@ -137,9 +137,9 @@ def _with_input(
     shown: OperatorSnapshot,
     definition: TopologyDefinition,
     streams: dict[str, StreamSnapshot],
-    measured: dict[str, Measured],
+    heard: dict[str, HeardOperator],
 ) -> OperatorSnapshot:
-    one = measured.get(shown.name)
+    one = heard.get(shown.name)
     if not isinstance(definition.operator(shown.name), Source):
         rates = [streams[stream.name].emit_rate for stream in definition.inputs_of(shown.name)]
         return replace(shown, input_rate=total(rates))
@@ -151,9 +151,9 @@ def _with_input(
     return replace(shown, input_rate=max(shown.rate + growth, 0.0)) if growth is not None else shown
 
 
-def _streams(definition: TopologyDefinition, measured: dict[str, Measured]) -> Iterator[StreamSnapshot]:
+def _streams(definition: TopologyDefinition, heard: dict[str, HeardOperator]) -> Iterator[StreamSnapshot]:
     for stream in definition.streams:
-        producer, consumer = measured.get(stream.producer), measured.get(stream.consumer)
+        producer, consumer = heard.get(stream.producer), heard.get(stream.consumer)
         shown = StreamSnapshot(stream.name, stream.producer, stream.output, stream.consumer)
         if producer is not None:
             emitted = producer.totals.rows_out.get(stream.output, 0)

@@ -24,7 +24,7 @@ def test_sinks_are_added_up_by_their_weights() -> None:
         timeline.add("one", float(second), 10)
         timeline.add("two", float(second), 40)
         timeline.add("no sink", float(second), 1000)
-    samples = timeline.samples(5, 10)
+    samples = timeline.points(5, 10)
     assert [one.at for one in samples] == [6, 7, 8, 9, 10]
     assert [one.throughput for one in samples] == pytest.approx([30.0] * 5)
 
@@ -36,15 +36,15 @@ def test_a_batch_that_is_under_way_is_no_loss_but_one_that_does_not_come_is() ->
     for second in range(2, 19, 4):
         timeline.add("slow", float(second), 40)
     # The next batch of the slow one is not due before 22: nothing is known of what comes after 18.
-    samples = timeline.samples(10, 20.5)
+    samples = timeline.points(10, 20.5)
     assert [one.at for one in samples] == [11, 12, 13, 14, 15, 16, 17, 18]
     assert [one.throughput for one in samples] == pytest.approx([20.0] * 8)
     # Nor at 26; after that it counts as missing, and so does the quick one.
-    late = timeline.samples(10, 26.5)
+    late = timeline.points(10, 26.5)
     assert late[-1].at == 26
     assert [one.throughput for one in late[8:]] == pytest.approx([10.0] * 2 + [0.0] * 6)
 
 
 def test_no_batch_yet() -> None:
-    assert [one.throughput for one in Timeline({"one": 1.0}).samples(0, 3)] == [0.0] * 3
+    assert [one.throughput for one in Timeline({"one": 1.0}).points(0, 3)] == [0.0] * 3
     assert rates_of([(1.5, 7)], 0, 3, 1.0) == pytest.approx([3.5, 3.5, 0.0])

@@ -24,10 +24,10 @@ from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.chores import Chores, Staging
 from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.keeping import Keeper
-from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.engine.run.opening import finish_sinks, open_catalog, open_environment, open_monitor
 from penstock.engine.run.places import RunPlacements
 from penstock.engine.run.queries import Queries
+from penstock.engine.run.watcher import Watched, Watcher
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
 from penstock.engine.state.folder import StateFolder
@@ -92,7 +92,7 @@ class Run:
         self._environment: Environment | None = None
         self._chores: Chores | None = None
         self._kept_record: KeptRecord | None = None
-        self._monitoring: Monitoring | None = None
+        self._watcher: Watcher | None = None
 
     def _dealt(self) -> Placement:
         """Where everything starts when nobody said where, now or in an earlier run."""
@@ -154,16 +154,16 @@ class Run:
 
     @property
     def monitor(self) -> Monitor:
-        return self._measurements().monitor
+        return self._watching().monitor
 
     @property
     def events(self) -> EventLog:
         return self.monitor.events
 
-    def _measurements(self) -> Monitoring:
-        if self._monitoring is None:
+    def _watching(self) -> Watcher:
+        if self._watcher is None:
             raise RuntimeError("the topology is not started")
-        return self._monitoring
+        return self._watcher
 
     def start(self, held: Collection[str] = ()) -> Self:
         """Start all queries and let rows in, but into the operators that are `held` until they are released."""
@@ -183,7 +183,7 @@ class Run:
             raise
         self._keeper.start()
         if self.settings.monitoring == "on":
-            self._measurements().start()
+            self._watching().start()
         self.happened(EventKind.STARTED, f"{len(self.definition.operators)} operators run", self.definition.name)
         return self
 
@@ -197,7 +197,7 @@ class Run:
         environment = opened.environment
         for location in (environment.checkpoints, environment.store.root):
             for_owner_only(location)
-        self._monitoring = self._open_monitoring(environment)
+        self._watcher = self._open_watcher(environment)
         for what in opened.told:
             self.happened("notice", what)
         if what := rewriting.finish(self.host.spark, environment, catalog):
@@ -216,8 +216,8 @@ class Run:
             told = f"the driver had not noted the end of this change, which counts only if it was observed: {change}"
             self.happened("recovery", told)
 
-    def _open_monitoring(self, environment: Environment) -> Monitoring:
-        around = Monitored(
+    def _open_watcher(self, environment: Environment) -> Watcher:
+        around = Watched(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
             channels=environment.channels,
@@ -228,12 +228,12 @@ class Run:
             happened=self.happened,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
-        return Monitoring(monitor, around, self.settings.sample_seconds)
+        return Watcher(monitor, around, self.settings.sample_seconds)
 
     def _published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
         self.statistics.add(report)
         if self.settings.monitoring == "on":
-            self._measurements().published(report, taken)
+            self._watching().published(report, taken)
         for listener in self._listeners:
             listener(report)
 
@@ -282,7 +282,7 @@ class Run:
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
-        measured = self._measurements().snapshot()
+        measured = self._watching().snapshot()
         return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
 
     def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
@@ -394,7 +394,7 @@ class Run:
         self.has_stopped = True
         # The last first; each is done whatever becomes of the others.
         with ExitStack() as ending:
-            ending.callback(self._end_monitoring, drained)
+            ending.callback(self._end_watcher, drained)
             ending.callback(self._end_catalog)
             ending.callback(self._end_queries)
             self._keeper.stop()  # before the queries: it might start one again
@@ -427,8 +427,8 @@ class Run:
         self._catalog.close()
         self._catalog = None
 
-    def _end_monitoring(self, drained: bool) -> None:
-        if self._monitoring is None:
+    def _end_watcher(self, drained: bool) -> None:
+        if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
         arrived = "no row was on its way any more" if unknown else "everything had reached the sinks"
@@ -440,7 +440,7 @@ class Run:
         self.how_it_ended = how
         fields = {"left_inside": left, "left_inside_unknown": unknown}
         self.happened(EventKind.STOPPED, how, self.definition.name, fields=fields)
-        self._monitoring.close()
+        self._watcher.close()
 
     def begin_drain(self) -> None:
         """Let the sources emit nothing more; what they have emitted goes on to the sinks."""

@@ -1,6 +1,6 @@
-"""What a scaling operation did to the throughput, from a timeline of samples: pure functions, no clock.
+"""What a scaling operation did to the throughput, from a timeline of points: pure functions, no clock.
 
-A sample at t is the throughput since the sample before it, so it stands for the time between the two.
+A point at t is the throughput since the point before it, so it stands for the time between the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERRUPTED = 0.9
 
 
 @dataclass(frozen=True)
-class Sample:
+class ThroughputPoint:
     #: Seconds, on any clock.
     at: float
     #: Rows a second that arrived at the sinks, weighted.
@@ -25,7 +25,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ThroughputChange:
     """Rates in rows a second, times in seconds from the start of the operation; None: not within the timeline."""
 
     before: float
@@ -34,27 +34,27 @@ class Measurement:
     convergence: float | None
     #: The thesis, section 7.2: the same within one standard deviation.
     convergence_sigma: float | None
-    #: Ours, stricter: from here on to the end of the timeline no sample is more than 5% off.
+    #: Ours, stricter: from here on to the end of the timeline no point is more than 5% off.
     settled: float | None
     time_at_zero: float
     time_below: float
 
 
-def measure(timeline: Sequence[Sample], start: float, window: float) -> Measurement:
+def throughput_change(timeline: Sequence[ThroughputPoint], start: float, window: float) -> ThroughputChange:
     """The operation began at `start`; the last `window` seconds before it, and of the timeline, are compared.
 
-    The papers' post-scale mean M and standard deviation sigma are taken over that last window: over all samples since
+    The papers' post-scale mean M and standard deviation sigma are taken over that last window: over all points since
     the start the interruption itself would be in the yardstick.
     """
-    after = [sample for sample in timeline if sample.at > start]
+    after = [point for point in timeline if point.at > start]
     end = after[-1].at if after else start
-    settled = [sample.throughput for sample in after if sample.at > end - window]
-    before_mean = _mean(sample.throughput for sample in timeline if start - window < sample.at <= start)
+    settled = [point.throughput for point in after if point.at > end - window]
+    before_mean = _mean(point.throughput for point in timeline if start - window < point.at <= start)
     after_mean = _mean(settled)
     sigma = statistics.pstdev(settled) if settled else 0.0
     # What is lost for good, on scale-in, is no interruption.
     limit = INTERRUPTED * min(before_mean, after_mean)
-    return Measurement(
+    return ThroughputChange(
         before_mean,
         after_mean,
         convergence(after, start, after_mean, BAND * after_mean),
@@ -65,44 +65,44 @@ def measure(timeline: Sequence[Sample], start: float, window: float) -> Measurem
     )
 
 
-def convergence(samples: Iterable[Sample], start: float, M: float, band: float) -> float | None:
-    """Seconds until two samples above and two below M have been seen, each within the band.
+def convergence(points: Iterable[ThroughputPoint], start: float, M: float, band: float) -> float | None:
+    """Seconds until two points above and two below M have been seen, each within the band.
 
-    Samples on either side need not take turns, and those outside the band are passed over. One that is exactly M, as on
+    Points on either side need not take turns, and those outside the band are passed over. One that is exactly M, as on
     a line without noise, stands for both sides.
     """
     above = below = 0
-    for sample in samples:
-        off = sample.throughput - M
+    for point in points:
+        off = point.throughput - M
         if abs(off) > band:
             continue
         above += off >= 0
         below += off <= 0
         if above >= 2 and below >= 2:
-            return sample.at - start
+            return point.at - start
     return None
 
 
-def settling(samples: Sequence[Sample], start: float, M: float, band: float) -> float | None:
+def settling(points: Sequence[ThroughputPoint], start: float, M: float, band: float) -> float | None:
     """Seconds until the throughput stays within the band to the end."""
     since: float | None = None
-    for sample in samples:
-        if abs(sample.throughput - M) > band:
+    for point in points:
+        if abs(point.throughput - M) > band:
             since = None
         elif since is None:
-            since = sample.at - start
+            since = point.at - start
     return since
 
 
-def time_below(timeline: Sequence[Sample], start: float, limit: float) -> float:
+def time_below(timeline: Sequence[ThroughputPoint], start: float, limit: float) -> float:
     """Seconds after the start at a throughput below the limit; a limit of 0 counts those at zero."""
     total, last = 0.0, start
-    for sample in timeline:
-        if sample.at <= start:
+    for point in timeline:
+        if point.at <= start:
             continue
-        if sample.throughput < limit or sample.throughput == 0:
-            total += sample.at - last
-        last = sample.at
+        if point.throughput < limit or point.throughput == 0:
+            total += point.at - last
+        last = point.at
     return total
 
 

@@ -1,5 +1,6 @@
-"""What the engine tells the monitor: a sample with every batch, a look at every operator once an interval, and in the
-background what takes longer: sizes of state, Spark's own account of a batch, the statistics store."""
+"""The watcher tells the monitor what the engine knows: a sample with every batch, a look at every operator once an
+interval, and in the background what takes longer: sizes of state, Spark's own account of a batch. It also has the
+monitor write to the statistics store."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ SPARK_PARTS = {
 
 
 @dataclass(frozen=True)
-class Monitored:
-    """What the monitor has to see of a run, as it is at the moment it looks."""
+class Watched:
+    """What the watcher has to see of a run, as it is at the moment it looks."""
 
     definition: Callable[[], TopologyDefinition]
     queries: Mapping[str, OperatorQuery]
@@ -66,10 +67,10 @@ class _Known:
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
-class Monitoring:
-    """The monitor of one run, fed. `published` is called by the queries' threads, everything else by any."""
+class Watcher:
+    """Of one run. The threads of the queries call `published`; any thread may call everything else."""
 
-    def __init__(self, monitor: Monitor, around: Monitored, sample_seconds: float) -> None:
+    def __init__(self, monitor: Monitor, around: Watched, sample_seconds: float) -> None:
         self.monitor = monitor
         self._around = around
         self._seconds = sample_seconds
