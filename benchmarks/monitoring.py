@@ -71,6 +71,7 @@ class Switch:
 
     def __init__(self, watcher: Watcher) -> None:
         self.on = True
+        self._watcher = watcher
         self.seconds = 0.0
         self.batches = 0
         for name in ("published", "look", "_find_out", "_write"):
@@ -78,8 +79,10 @@ class Switch:
 
     def _switched(self, function: Callable[..., Any], is_batch: bool) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            self._watcher.for_decisions = self.on
             if not self.on:
-                return None
+                # What is counted without monitoring is counted all the same.
+                return function(*arguments, **named) if is_batch else None
             began = time.thread_time()
             try:
                 return function(*arguments, **named)

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.monitor.heard_operator import HeardOperator, gaps_of, heard_or_gap
-from penstock.monitor.latency import LatencySketch
 from penstock.monitor.places import machine_snapshot, slot_snapshot, traffic_of
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Waiting
 from penstock.monitor.snapshot import (
     Backlog,
     Gap,
-    Latency,
     OperatorOnSlot,
     OperatorSnapshot,
     Snapshot,
@@ -106,7 +104,7 @@ def _operator(operator: Operator, one: HeardOperator | None, placement: Placemen
         unmet_rows=last.unmet_rows if last else None,
         throttled=last.throttled if last else None,
         held_back=_held_back(totals.levels),
-        latency=_latency(totals.latency),
+        latency=totals.latency.latency if totals.latency is not None else None,
         state=dict(totals.state or {}),
         slots={
             name: _on_slot(count, totals.slots.get(name, SlotTotals()), one)
@@ -186,13 +184,6 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     middle = sum(at for at, _ in points) / count
     spread = sum((at - middle) ** 2 for at, _ in points)
     return ratio(sum((at - middle) * value for at, value in points), spread)
-
-
-def _latency(sketch: LatencySketch | None) -> Latency | None:
-    if sketch is None or sketch.mean is None:
-        return None
-    p50, p90, p99 = (sketch.quantile(share) or 0.0 for share in (0.5, 0.9, 0.99))
-    return Latency(sketch.rows, sketch.mean, p50, p90, p99)
 
 
 def _capacity(rows: float | None, busy: float | None) -> float | None:

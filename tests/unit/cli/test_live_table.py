@@ -9,11 +9,11 @@ from rich.console import Console
 
 from penstock.cli.live import live_table, plain_line
 from penstock.cli.screen import Lines, Terminal
-from penstock.cli.view import Latency, OperatorView, View
+from penstock.cli.view import OperatorView, View
 
-SPOUT = OperatorView("spout", "source", {"m1/0": 1}, None, 2000.4, 12, 0.5, 0, False, None)
-SPLIT = OperatorView("split", "map", {"m1/0": 1, "m2/0": 2}, 2000.0, 20_000.0, 0, 0.25, 0, False, None)
-OUT = OperatorView("out", "sink", {"m2/0": 1}, 20_000.0, None, 7, None, 0, False, Latency(0.4, 2.0))
+SPOUT = OperatorView("spout", "source", {"m1/0": 1}, None, 2000.4, 12, 0.5, 0, False)
+SPLIT = OperatorView("split", "map", {"m1/0": 1, "m2/0": 2}, 2000.0, 20_000.0, 0, 0.25, 0, False)
+OUT = OperatorView("out", "sink", {"m2/0": 1}, 20_000.0, None, 7, None, 0, False, latency_p50=0.4, latency_p99=2.0)
 VIEW = View("word_count", "standalone", 12.0, 30.0, (SPOUT, SPLIT, OUT), "")
 
 

@@ -35,7 +35,7 @@ class RunPlacements:
     def places(self, operator: str) -> Places:
         """To be asked while the run is up: Spark forgets where state was when a query stops."""
         bound = self._run.host.slots.bindings()
-        reported = {place: _in_order(seen) for place, seen in self._run.statistics.observed(operator).items()}
+        reported = {place: _in_order(seen) for place, seen in self._run.observed_places.of(operator).items()}
         bundles = tuple(
             BundlePlace(slot.name, count, _id(bound.get(slot)), reported.get(slot.name, ()))
             for slot, count in sorted(self.planned.of(operator).items())

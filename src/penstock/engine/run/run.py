@@ -36,11 +36,13 @@ from penstock.engine.state.tasks import recorded_tasks
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
-from penstock.monitor.kept_state import left_in_words, left_inside, unknown_in_words
-from penstock.monitor.live import LiveStatistics
+from penstock.monitor.kept_state import KeptState, KeptStates, left_in_words, left_inside, unknown_in_words
 from penstock.monitor.monitor import Monitor
+from penstock.monitor.observed_places import ObservedPlaces
+from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.statistics import Statistics
 from penstock.plans.repartition import with_tasks
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
@@ -74,7 +76,9 @@ class Run:
         self.placements = RunPlacements(self)
         self._placement_given = placement is not None
         self._forget = tuple(forget)
-        self.statistics = LiveStatistics()
+        self.publications = Publications()
+        self.observed_places = ObservedPlaces()
+        self._kept_states = KeptStates()
         self.started_at = 0.0
         self._listeners: list[Callable[[BatchReport], None]] = []
         self.chaining = Chaining(self)
@@ -157,6 +161,10 @@ class Run:
         return self._watching().monitor
 
     @property
+    def statistics(self) -> Statistics:
+        return self.monitor.statistics
+
+    @property
     def events(self) -> EventLog:
         return self.monitor.events
 
@@ -210,7 +218,7 @@ class Run:
             self.arrangement.plan(self._recorded_placement(catalog) or self._dealt())
         self._kept_record = KeptRecord(catalog, environment.channels.last_batch)
         for operator, kept in self._kept_record.known.items():
-            self.statistics.keep(operator, kept.states, 0)
+            self._kept_states.note(operator, kept.states)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
             told = f"the driver had not noted the end of this change, which counts only if it was observed: {change}"
@@ -228,12 +236,13 @@ class Run:
             happened=self.happened,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
-        return Watcher(monitor, around, self.settings.sample_seconds)
+        return Watcher(monitor, around, self.settings.sample_seconds, self.settings.monitoring == "on")
 
     def _published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
-        self.statistics.add(report)
-        if self.settings.monitoring == "on":
-            self._watching().published(report, taken)
+        self._watching().published(report, taken)
+        self.observed_places.note(report)
+        # Whoever waits for a batch finds it counted.
+        self.publications.note(report)
         for listener in self._listeners:
             listener(report)
 
@@ -246,15 +255,18 @@ class Run:
                 "counted as late rows",
                 operator,
             )
-        self.statistics.keep(operator, account.kept, account.late_rows)
+        self._kept_states.note(operator, account.kept)
         if self._kept_record is not None:
             self._kept_record.note(operator, account.batch, account.kept)
-        if account.late_rows and self.settings.monitoring == "on":
+        if account.late_rows:
             self.monitor.dropped(operator, account.late_rows, run_time())
 
     def left_inside(self) -> dict[str, int]:
         """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
-        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
+        return left_inside({one.name: self.kept(one.name) for one in self.definition.operators})
+
+    def kept(self, operator: str) -> tuple[KeptState, ...]:
+        return self._kept_states.of(operator)
 
     def unknown_inside(self) -> list[str]:
         """Operators of which it is not known whether they hold such results: they ran in an earlier run that was ended
@@ -276,7 +288,7 @@ class Run:
 
     def placed_anew(self, at: float) -> None:
         """What was measured before this time says nothing about the placement as it is now."""
-        self.statistics.placement_changed(at)
+        self.observed_places.placement_changed(at)
         self.monitor.restart(at)
 
     def snapshot(self) -> Snapshot:

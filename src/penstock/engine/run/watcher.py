@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.channels.log import Channels
 from penstock.clock import run_time
@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
-from penstock.monitor.sample import Levels, Sample, StateSize
+from penstock.monitor.sample import Levels, StateSize
 from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
@@ -70,8 +70,10 @@ class _Known:
 class Watcher:
     """Of one run. The threads of the queries call `published`; any thread may call everything else."""
 
-    def __init__(self, monitor: Monitor, around: Watched, sample_seconds: float) -> None:
+    def __init__(self, monitor: Monitor, around: Watched, sample_seconds: float, for_decisions: bool = True) -> None:
+        """Without decisions a batch is only counted: nobody looks at what waits, and no snapshot has it."""
         self.monitor = monitor
+        self.for_decisions = for_decisions
         self._around = around
         self._seconds = sample_seconds
         definition, now = around.definition(), run_time()
@@ -97,32 +99,43 @@ class Watcher:
     # On the way of every batch
 
     def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
+        known, for_decisions = self._from_the_report(report.operator), self.for_decisions
+        if for_decisions:
+            try:
+                known = self._from_the_driver(known, report, taken)
+            except Exception as problem:  # a mistake in what is measured must not stop what is running
+                for_decisions = False
+                self._complain(
+                    f"a batch of {report.operator} does not count for decisions: {type(problem).__name__}: {problem}"
+                )
         try:
-            self.monitor.take(self._sample(report, taken))
-        except Exception as problem:  # a mistake in what is measured must not stop what is running
+            self.monitor.take(sample_of(report, known), for_decisions)
+        except Exception as problem:  # nor must a mistake in counting
             self._complain(f"a batch of {report.operator} was not counted: {type(problem).__name__}: {problem}")
 
-    def _sample(self, report: BatchReport, taken: Sequence[Batch]) -> Sample:
+    def _from_the_report(self, operator: str) -> DriverKnowledge:
+        """As little as it takes to count what a report says."""
+        is_sink = isinstance(self._around.definition().operator(operator), Sink)
+        return DriverKnowledge(self._known[operator].streams, is_sink)
+
+    def _from_the_driver(
+        self, from_the_report: DriverKnowledge, report: BatchReport, taken: Sequence[Batch]
+    ) -> DriverKnowledge:
         around, known = self._around, self._known[report.operator]
-        operator = around.definition().operator(report.operator)
         tasks = around.placement().tasks.get(report.operator, ())
-        sample = sample_of(
-            report,
-            DriverKnowledge(
-                streams=known.streams,
-                is_sink=isinstance(operator, Sink),
-                executors=around.executors(),
-                tasks=[slot.name for slot in tasks],
-                rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
-                traffic=_added([one.traffic for one in taken]),
-                previous_finished=known.finished,
-                levels=self._levels(report.operator, report.finished, between_batches=True),
-                state=known.state,
-                overhead_parts=known.overhead,
-            ),
+        found = replace(
+            from_the_report,
+            executors=around.executors(),
+            tasks=[slot.name for slot in tasks],
+            rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
+            traffic=_added([one.traffic for one in taken]),
+            previous_finished=known.finished,
+            levels=self._levels(report.operator, report.finished, between_batches=True),
+            state=known.state,
+            overhead_parts=known.overhead,
         )
         known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
-        return sample
+        return found
 
     # What it looks like right now
 

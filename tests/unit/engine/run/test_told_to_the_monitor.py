@@ -29,9 +29,9 @@ class Recorder(Monitor):
         self.samples: list[Sample] = []
         self.looks: dict[str, Levels] = {}
 
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: Sample, for_decisions: bool = True) -> None:
         self.samples.append(sample)
-        super().take(sample)
+        super().take(sample, for_decisions)
 
     def look(self, operator: str, levels: Levels) -> None:
         self.looks[operator] = levels
@@ -102,10 +102,32 @@ def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
 ) -> None:
     monitor = Recorder()
     watcher = Watcher(monitor, around, 10.0)
-    monkeypatch.setattr(monitor, "take", lambda sample: 1 / 0)
+    monkeypatch.setattr(monitor, "take", lambda sample, for_decisions: 1 / 0)
     watcher.published(report(0), [])
     watcher.published(report(1), [])
     assert happened == [("fault", "a batch of work was not counted: ZeroDivisionError: division by zero")]
+
+
+def test_a_batch_of_which_the_driver_knows_nothing_is_counted_but_not_for_decisions(
+    around: Watched, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    with monkeypatch.context() as being_replaced:
+        being_replaced.delitem(around.queries, "work")  # type: ignore[arg-type]
+        watcher.published(report(0), [])
+    assert happened == [("fault", "a batch of work does not count for decisions: KeyError: 'work'")]
+    assert monitor.statistics.totals("work") == (10, 10)
+    assert monitor.snapshot(201.0, PLACEMENT, CLUSTER).operators["work"].rate is None
+
+
+def test_without_monitoring_batches_are_counted_and_nobody_looks_at_what_waits(around: Watched) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0, for_decisions=False)
+    watcher.published(report(0), [])
+    assert monitor.statistics.totals("work") == (10, 10)
+    assert monitor.samples[0].levels is None
+    assert monitor.snapshot(201.0, PLACEMENT, CLUSTER).operators["work"].rate is None
 
 
 def test_it_is_over_when_it_is_closed(around: Watched) -> None:
