@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
 from penstock.clock import run_time
@@ -21,7 +21,7 @@ from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
 from penstock.monitor.sample import Levels, StateSize
-from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
+from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
@@ -99,32 +99,25 @@ class Watcher:
     # On the way of every batch
 
     def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
-        known, for_decisions = self._from_the_report(report.operator), self.for_decisions
-        if for_decisions:
+        """A mistake in what is measured must not stop what is running, and costs no more than it must."""
+        is_sink = isinstance(self._around.definition().operator(report.operator), Sink)
+        sample = None
+        if self.for_decisions:
             try:
-                known = self._from_the_driver(known, report, taken)
-            except Exception as problem:  # a mistake in what is measured must not stop what is running
-                for_decisions = False
-                self._complain(
-                    f"a batch of {report.operator} does not count for decisions: {type(problem).__name__}: {problem}"
-                )
+                sample = sample_of(report, self._knowledge(report, taken, is_sink))
+            except Exception as problem:
+                self._complain(f"a batch of {report.operator} does not count for decisions: {_named(problem)}")
         try:
-            self.monitor.take(sample_of(report, known), for_decisions)
-        except Exception as problem:  # nor must a mistake in counting
-            self._complain(f"a batch of {report.operator} was not counted: {type(problem).__name__}: {problem}")
+            self.monitor.take(sample or sample_of_rows(report, is_sink), for_decisions=sample is not None)
+        except Exception as problem:
+            self._complain(f"a batch of {report.operator} was not counted: {_named(problem)}")
 
-    def _from_the_report(self, operator: str) -> DriverKnowledge:
-        """As little as it takes to count what a report says."""
-        is_sink = isinstance(self._around.definition().operator(operator), Sink)
-        return DriverKnowledge(self._known[operator].streams, is_sink)
-
-    def _from_the_driver(
-        self, from_the_report: DriverKnowledge, report: BatchReport, taken: Sequence[Batch]
-    ) -> DriverKnowledge:
+    def _knowledge(self, report: BatchReport, taken: Sequence[Batch], is_sink: bool) -> DriverKnowledge:
         around, known = self._around, self._known[report.operator]
         tasks = around.placement().tasks.get(report.operator, ())
-        found = replace(
-            from_the_report,
+        found = DriverKnowledge(
+            streams=known.streams,
+            is_sink=is_sink,
             executors=around.executors(),
             tasks=[slot.name for slot in tasks],
             rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
@@ -204,8 +197,12 @@ class Watcher:
         except Exception as problem:  # whatever it is
             if self._writable:
                 self._writable = False
-                why = problem.message if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
+                why = problem.message if isinstance(problem, PenstockError) else _named(problem)
                 self._around.happened(EventKind.FAULT, f"statistics cannot be written: {why}")
+
+
+def _named(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"
 
 
 def _added(traffic: Sequence[Mapping[tuple[str, str], int]]) -> dict[tuple[str, str], int]:
