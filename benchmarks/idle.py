@@ -20,11 +20,11 @@ import pyarrow as pa
 from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.cli.run_view import view_of
+from penstock.cli.run_display import display_of
 from penstock.clock import run_time
 from penstock.cluster.choice import ClusterChoice
 from penstock.engine.launching import launch
-from penstock.engine.run.run import Run
+from penstock.engine.topology import SparkTopology
 
 METHOD = """\
 {pipelines} pipelines of {operators} operators (a rate source, maps, a sink that counts), each operator a query of its
@@ -89,7 +89,7 @@ def topology(shape: Shape, quiet_until: float) -> Topology:
 class Driver:
     """The processor time of this process and of its JVM."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SparkTopology) -> None:
         self._python = psutil.Process()
         self._java = psutil.Process(run.host.spark.sparkContext._gateway.proc.pid)
         #: What stands beside the driver: master, workers, executors and their Python workers.
@@ -107,25 +107,25 @@ def _seconds(process: psutil.Process) -> float:
     return float(spent.user + spent.system)
 
 
-def arrived(run: Run) -> list[int]:
+def arrived(run: SparkTopology) -> list[int]:
     return [run.statistics.totals(sink.name)[0] for sink in run.definition.sinks]
 
 
-def look(run: Run, until: Callable[[], bool], seconds: float) -> bool:
+def look(run: SparkTopology, until: Callable[[], bool], seconds: float) -> bool:
     """As the command line does: whether it fails, whether it has ended; True if what is awaited came in time."""
     end = time.monotonic() + seconds
     while not until():
         run.check()
         if run.finished:
             raise RuntimeError("the topology has ended by itself")
-        view_of(run, "standalone", None)
+        display_of(run, "standalone", None)
         if time.monotonic() > end:
             return False
         time.sleep(LOOK)
     return True
 
 
-def measure(run: Run, shape: Shape, quiet_from: float) -> tuple[list[list[float]], float]:
+def measure(run: SparkTopology, shape: Shape, quiet_from: float) -> tuple[list[list[float]], float]:
     """Cores of driver Python, driver JVM and everything else by step; and the memory of the driver's JVM at the end."""
     if not look(run, lambda: min(arrived(run)) >= PULSE, PATIENCE):
         raise RuntimeError(f"after {PATIENCE:.0f} s the sinks had {arrived(run)} of {PULSE} rows")

@@ -184,9 +184,9 @@ def through_penstock(servers: str, folder: Path) -> float:
     """Messages a second that are counted at the sink."""
     from penstock import Settings, Topology, sinks, sources
     from penstock.cluster.local import LocalCluster
-    from penstock.engine.run.run import Run
     from penstock.engine.spark.host import SparkHost
     from penstock.engine.state.folder import StateFolder
+    from penstock.engine.topology import SparkTopology
 
     topology = Topology("fast")
     messages = topology.source("messages", sources.kafka(servers, "fast", follow=False), instances=2)
@@ -195,7 +195,7 @@ def through_penstock(servers: str, folder: Path) -> float:
     provider = LocalCluster(slots=1, cores=2, task_threads=4)
     with (
         SparkHost("fast", provider, settings, folder / "logs", []) as host,
-        Run(topology.definition(), host, StateFolder.hold(str(folder / "state")), settings) as run,
+        SparkTopology(topology.definition(), host, StateFolder.hold(str(folder / "state")), settings) as run,
     ):
         seen: list[tuple[float, int]] = []
         while not seen or seen[-1][1] < FAST_MESSAGES:

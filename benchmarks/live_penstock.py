@@ -112,7 +112,7 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
                 counted = run.statistics.totals
                 live_gaps.until(stream, lambda: counted("out")[0] >= load.keys, 300, "the state to be filled")
                 live_gaps.rest(stream, load.warm_up)
-                sizes = state_bytes(run.environment.checkpoint("count"), TASKS)
+                sizes = state_bytes(run.context.checkpoint("count"), TASKS)
                 found = Actions(run, stream, load, provider, say).all()
                 say("draining")
                 drained = run.stop()

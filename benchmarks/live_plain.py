@@ -22,8 +22,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.spark.internals import SparkInternals, end_jvm, repartition_state
-from penstock.engine.spark.state_placement import StatePartition
+from penstock.engine.spark.driver_jvm import end_jvm
+from penstock.engine.spark.internals import SparkInternals
+from penstock.engine.spark.state_partitions import StatePartition, repartition_state, state_folder
 from penstock.engine.state.sizes import state_bytes
 
 HERE = str(Path(__file__).parent)
@@ -225,7 +226,7 @@ class Actions:
     def _held(self, name: str) -> int:
         """How many of the query's state partitions are on a machine."""
         query = self._stream.query
-        root = self._internals.state_folder(query)
+        root = state_folder(query)
         stores = [StatePartition(root, 0, task, "default") for task in range(TASKS)]
         places = [self._internals.state_location(query, store) or "" for store in stores]
         return sum(f"_{name}_" in place for place in places)

@@ -25,10 +25,10 @@ from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.run.run import Run
 from penstock.engine.run.watcher import Watcher
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.monitor.report import BatchReport
 
 METHOD = """\
@@ -122,7 +122,7 @@ def medians_interval(values: Sequence[float], draws: int = 2000) -> tuple[float,
     return medians[draws // 40], medians[-draws // 40]
 
 
-def measure(run: Run, groups: int, block: float) -> tuple[list[tuple[float, float]], Switch]:
+def measure(run: SparkTopology, groups: int, block: float) -> tuple[list[tuple[float, float]], Switch]:
     """Rows a second with and without monitoring, of each group."""
     work = Work()
     run.listen(work.add)
@@ -152,7 +152,7 @@ def measure(run: Run, groups: int, block: float) -> tuple[list[tuple[float, floa
     return found, switch
 
 
-def rest(run: Run, seconds: float) -> None:
+def rest(run: SparkTopology, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         run.check()
@@ -184,7 +184,7 @@ def main() -> int:
         try:
             with (
                 SparkHost("monitoring", provider, settings, Path(folder), [str(Path(__file__).parent)]) as host,
-                Run(topology().definition(), host, state, settings) as run,
+                SparkTopology(topology().definition(), host, state, settings) as run,
             ):
                 found, switch = measure(run, groups, options.block)
                 run.stop(drain=False)

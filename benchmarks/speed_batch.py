@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 
 ROWS_A_BATCH = 10
 PARTS = ("latestOffset", "getOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -68,12 +68,12 @@ def trickle_penstock(host: SparkHost, settings: Settings, state: str, batches: i
     topology.sink("out", sinks.noop(), inputs=[same])
     held = StateFolder.hold(state)
     try:
-        run = Run(topology.definition(), host, held, settings)
+        run = SparkTopology(topology.definition(), host, held, settings)
         try:
             run.start(held={"same", "out"})
             until(lambda: run.query("rows").drained, run)
             query = run.query("same")
-            run.queries.release("same")
+            run.gates.release("same")
             until(lambda: query.drained, run)
             assert query.query is not None
             durations = [dict(one.durationMs) for one in query.query.recentProgress if one.numInputRows > 0][3:]
@@ -84,7 +84,7 @@ def trickle_penstock(host: SparkHost, settings: Settings, state: str, batches: i
         held.release()
 
 
-def until(condition: Callable[[], bool], run: Run) -> None:
+def until(condition: Callable[[], bool], run: SparkTopology) -> None:
     while not condition():
         run.check()
         time.sleep(0.1)

@@ -23,7 +23,7 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans.enacting import Status
 from penstock.plans.plan import Plan, diff
 from penstock.settings import Settings
-from penstock.strategies.decision import Decision, Outcome
+from penstock.strategies.decision import Decision, StrategyAnswer
 from penstock.strategies.draft import most_instances
 from penstock.strategies.fluid import Pipes, flow
 from penstock.strategies.load import Load
@@ -44,7 +44,7 @@ WARM_UP = 90.0
 UNDER_WAY = 1.5
 #: Seconds in which a snapshot that is not complete may become so.
 TRIES = 20
-Decide = Callable[[Load, Placement, Rules], Outcome]
+Decide = Callable[[Load, Placement, Rules], StrategyAnswer]
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class _Operation:
         if outcome.status not in (Status.DONE, Status.NOTHING):
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         _rest(run, began + times.after - time.time())
-        points = self.timeline.points(began - times.window, time.time())
+        samples = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
-        return self._judge(load, duty, decision, outcome.seconds, points, began)
+        return self._judge(load, duty, decision, outcome.seconds, samples, began)
 
     def _snapshot(self) -> Snapshot:
         """An operator may just have a batch under way that takes long: it is measured a little later."""
@@ -177,7 +177,7 @@ class _Operation:
         duty: float,
         decision: Decision,
         seconds: float,
-        points: Sequence[ThroughputPoint],
+        samples: Sequence[ThroughputPoint],
         began: float,
     ) -> Result:
         names = [operator.name for operator in load.operators]
@@ -187,7 +187,7 @@ class _Operation:
         added = sum(now) - sum(before)
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
-            measured=measured_of(points, began, self.times),
+            measured=measured_of(samples, began, self.times),
             predicted=flow(pipes, now).throughput,
             best=reference.throughput,
             new=tuple(
@@ -196,7 +196,7 @@ class _Operation:
             removed=decision.removed,
             duty=duty,
             seconds=seconds,
-            timeline=tuple(points),
+            timeline=tuple(samples),
             began=began,
         )
 
@@ -204,7 +204,7 @@ class _Operation:
 def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times) -> ThroughputChange:
     """Without the end of the timeline, in which batches may still have been under way."""
     end = timeline[-1].at - UNDER_WAY * times.interval
-    return throughput_change([point for point in timeline if point.at <= end], began, times.window)
+    return throughput_change([sample for sample in timeline if sample.at <= end], began, times.window)
 
 
 def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[float]:

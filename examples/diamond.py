@@ -2,9 +2,9 @@
 
     penstock run examples/diamond.py --cluster standalone --machines 2
 
-Names, streams, instances and tasks are the published ones; the paper ran it on 6 machines and added a 7th. Every
-operator takes one millisecond for a row. Each of the four sees every row, so the last one gets four times as many: its
-4 instances can do 4000 rows a second, and the source makes 5000 for it.
+The names, streams, instances and tasks are those of the paper, which ran the topology on 6 machines and added a 7th.
+Every operator takes one millisecond for a row. Each of the four operators gets every row of the source (1250 a second),
+so the last operator gets four times as many, 5000 a second. Its 4 instances can handle 4000: it is congested.
 """
 
 from penstock import Topology, sources

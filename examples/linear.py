@@ -2,8 +2,9 @@
 
     penstock run examples/linear.py --cluster standalone --machines 2
 
-Names, streams, instances and tasks are the published ones; the paper ran it on 6 machines and added a 7th. Every
-operator takes one millisecond for a row, so 6 instances can do 6000 rows a second, a little less than the source gives.
+The names, streams, instances and tasks are those of the paper, which ran the topology on 6 machines and added a 7th.
+Every operator takes one millisecond for a row. So the 6 instances of an operator can handle 6000 rows a second, but the
+source emits 7500: the operators are congested.
 """
 
 from penstock import Topology, sources

@@ -2,10 +2,10 @@
 
     penstock run examples/network_monitoring.py --cluster standalone --machines 2
 
-Names, streams, groupings, instances and tasks are the published ones; the paper ran it on 8 machines and added a 9th.
-Half of the lines tell of a success, half of a failure: "parseLines" has an output for each, so every line takes one of
-the two ways. No loads are published, so every operator takes one millisecond for a row: 4 instances of "parseLines"
-can do 4000 rows a second, and the source gives 5000.
+The names, streams, groupings, instances and tasks are those of the paper, which ran the topology on 8 machines and
+added a 9th. Half of the lines tell of a success, half of a failure. "parseLines" has an output for each, so every line
+takes one of the two branches. The paper gives no loads, so every operator takes one millisecond for a row. The 4
+instances of "parseLines" can handle 4000 rows a second, but the source emits 5000.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ TAGS = ("failure", "success")
 
 
 def lines(first: int, count: int) -> pa.RecordBatch:
-    """Row by row in turn a failure and a success."""
+    """Rows that are failures and successes in turn."""
     row = np.arange(first, first + count)
     return pa.record_batch({"id": row, "count": row % 100, "tag": pa.array(TAGS).take(pa.array(row % 2))})
 

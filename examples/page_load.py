@@ -2,10 +2,11 @@
 
     penstock run examples/page_load.py --cluster standalone --machines 2
 
-Names, streams, instances, tasks, loads and the filters' selectivity are the published ones; the paper ran it on 7
-machines and added an 8th, and for scaling in ran it with 15 instances and 15 tasks on 8 machines, of which 4 were
-removed. A load of 10 is a millisecond for a row, so 4 instances of "bolt_transform" can do 1000 rows a second, and the
-source gives 1250. The source's own load (40) is left out: it makes the rows it is told to.
+The names, streams, instances, tasks, loads and the selectivity of the filters are those of the paper. The paper ran
+the topology on 7 machines and added an 8th. To scale in, the paper ran it with 15 instances and 15 tasks on 8
+machines, of which 4 were removed. A load of 10 is a wait of one millisecond for a row. So the 4 instances of
+"bolt_transform" (a load of 40) can handle 1000 rows a second, but the source emits 1250. The load of the source itself
+(40) is left out: a rate source emits as many rows as it is told to.
 """
 
 from penstock import Topology, sources

@@ -2,9 +2,10 @@
 
     penstock run examples/processing.py --cluster standalone --machines 2
 
-Names, streams, instances, tasks, loads and the filter's selectivity are the published ones; the paper ran it on 8
-machines and added a 9th. A load of 10 is a millisecond for a row, so 4 instances of "bolt_transform" can do 1333 rows a
-second, and the source gives 1600. The source's own load (30) is left out: it makes the rows it is told to.
+The names, streams, instances, tasks, loads and the selectivity of the filter are those of the paper, which ran the
+topology on 8 machines and added a 9th. A load of 10 is a wait of one millisecond for a row. So the 4 instances of
+"bolt_transform" (a load of 30) can handle 1333 rows a second, but the source emits 1600. The load of the source itself
+(30) is left out: a rate source emits as many rows as it is told to.
 """
 
 from penstock import Topology, sources

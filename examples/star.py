@@ -1,10 +1,10 @@
-"""Stela's star topology: two sources, a centre, two ends (Stela, section IV.B).
+"""Stela's star topology: two sources, one operator in the centre, two sinks (Stela, section IV.B).
 
     penstock run examples/star.py --cluster standalone --machines 2
 
-Names, streams, instances and tasks are the published ones; the paper ran it on 4 machines and added a 5th. Every
-operator takes one millisecond for a row, so the centre's 2 instances can do 2000 rows a second, and the two sources
-give 2500.
+The names, streams, instances and tasks are those of the paper, which ran the topology on 4 machines and added a 5th.
+Every operator takes one millisecond for a row. So the 2 instances of the operator in the centre can handle 2000 rows a
+second, but the two sources together emit 2500.
 """
 
 from penstock import Topology, sources

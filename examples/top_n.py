@@ -1,17 +1,20 @@
-"""The ten items with the highest score so far, kept up to date.
+"""This topology keeps a board of the ten items with the highest score so far.
 
     penstock run examples/top_n.py --cluster standalone --machines 2
 
-`score` rates each event, `rank` adds the ratings up per item, `merge` keeps the best ten items of the board.
+`score` gives each event points, `rank` adds up the points of every item, and `merge` keeps the best ten items of the
+board.
 
-`rank` gives an item's new total whenever it changes, so `merge` sees the same item again and again. An aggregation
-such as "the ten largest" would fill up with old totals of one item; so `merge` keeps ten (item, total) pairs as state
-of its own. Ten are enough to be exact: ratings are never negative, so a total only grows, and an item that has fallen
-off the board can only come back with a larger total, which then arrives. For the same reason the order in which totals
-arrive does not matter: the largest is the latest. `takes_updates` says that `merge` is written for this; without it
-Penstock would refuse a keyed operator that reads the updates of another one.
+`rank` emits the new total of an item whenever it changes. These rows are updates, so `merge` gets the same item again
+and again. An aggregation such as "the ten largest" would fill up with old totals of one item. So `merge` keeps ten
+pairs (item, total) as state of its own. Ten pairs are enough to be exact: points are never negative, so a total only
+grows. An item that has fallen off the board comes back with its next update, if its total is large enough. The order
+in which totals arrive does not matter either: the largest total of an item is its latest. `takes_updates=True` says
+that `merge` is written for updates; without it Penstock would refuse a keyed operator that reads the updates of
+another one.
 
-All items share one board, so `merge` has one key and cannot be spread. With a board per country, it could.
+All items share one board, so `merge` has only one key, and one instance does all its work. With a board for each
+country it could use several instances.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""Counts the words of made-up sentences.
+"""This topology counts the words of made-up sentences.
 
     penstock run examples/word_count.py --cluster standalone --machines 2
 
 `split` is an Arrow function: it takes and returns whole batches, and no row becomes a Python object. `count` is a
-DataFrame function: Spark keeps the counts, split by word into the operator's tasks, and gives those that changed.
+DataFrame function: Spark keeps the counts, split by word into the four tasks of the operator, and emits the counts that
+have changed. The sink only counts these rows; with sinks.console() it would print them.
 """
 
 import pyarrow as pa

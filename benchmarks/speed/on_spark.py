@@ -29,9 +29,9 @@ from top_n import BOARD, best_of_boards
 
 from penstock import Settings, Topology, aggregates, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 from penstock.topology.declare import Output
 from penstock.topology.definition import Keyed
 
@@ -109,7 +109,7 @@ def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> dic
     try:
         definition = topology_of(workload, files, instances).definition()
         started = time.perf_counter()
-        with Run(definition, host, held, host.settings) as run:
+        with SparkTopology(definition, host, held, host.settings) as run:
             if not run.wait(1800):
                 raise RuntimeError("it did not finish")
             seconds = time.perf_counter() - started
@@ -149,7 +149,7 @@ def latency_of_penstock(host: SparkHost, workload: str, rate: float, state: str)
     held = StateFolder.hold(state)
     try:
         source = sources.rate(rate, content_of(workload))
-        with Run(topology_of(workload, source).definition(), host, held, host.settings) as run:
+        with SparkTopology(topology_of(workload, source).definition(), host, held, host.settings) as run:
             run.wait(SETTLE)
             run.monitor.restart(time.time())
             run.wait(MEASURE)
@@ -203,7 +203,7 @@ def idle_penstock(host: SparkHost, state: str) -> float:
     held = StateFolder.hold(state)
     try:
         settings = replace(host.settings, chaining="off")
-        with Run(topology_of("linear", source).definition(), host, held, settings) as run:
+        with SparkTopology(topology_of("linear", source).definition(), host, held, settings) as run:
             run.wait(SETTLE)
             used = cores_used()
             run.stop(drain=False)

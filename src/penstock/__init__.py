@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.version import VERSION
 
 if TYPE_CHECKING:
-    from penstock import aggregates, plans, sinks, sources, testing
+    from penstock import aggregates, extending, plans, sinks, sources, testing, workloads
     from penstock.api.handle import Handle, run
+    from penstock.api.history_request import HistoryRequest
     from penstock.autoscaler.goals import Goal
     from penstock.errors import PenstockError
     from penstock.plans.enacting import Outcome
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Goal",
     "Handle",
+    "HistoryRequest",
     "Outcome",
     "Output",
     "PenstockError",
@@ -36,18 +38,21 @@ __all__ = [
     "Settings",
     "Topology",
     "aggregates",
+    "extending",
     "plans",
     "run",
     "sinks",
     "sources",
     "testing",
+    "workloads",
 ]
 __version__ = VERSION
 
 #: Name -> the module that has it (or that it is), and what it is for.
 PUBLIC = {
-    "Goal": ("penstock.autoscaler.goals", "What a topology is to reach by itself: give it to `run`."),
+    "Goal": ("penstock.autoscaler.goals", "What a topology that scales by itself is to reach: give it to `run`."),
     "Handle": ("penstock.api.handle", "What `run` returns: everything that can be read of a topology and asked of it."),
+    "HistoryRequest": ("penstock.api.history_request", "Which metrics over which time: give it to `Handle.history`."),
     "Outcome": ("penstock.plans.enacting", "What became of a plan: its status, its reason, its steps and their times."),
     "Output": ("penstock.topology.declare", "An output of an operator, to be named in another operator's `inputs`."),
     "PenstockError": ("penstock.errors", "Every error that a user can act on: its name, the problem, the next step."),
@@ -56,6 +61,7 @@ PUBLIC = {
     "Settings": ("penstock.settings", "How a topology is run: see settings.md."),
     "Topology": ("penstock.topology.declare", "A topology as a program declares it: see guide.md."),
     "aggregates": ("penstock.aggregates", "Aggregates for `Topology.aggregate`."),
+    "extending": ("penstock.extending", "What policies, guards, mappings, sources and sinks are written with."),
     "plans": ("penstock.plans", "Functions that make plans, and the actions that plans are made of."),
     "run": ("penstock.api.handle", "Start a topology in this process and return its `Handle` at once."),
     "sinks": ("penstock.sinks", "Where rows go: for `Topology.sink`."),
@@ -64,6 +70,7 @@ PUBLIC = {
         "penstock.testing",
         "For tests: `testing.run` runs a topology on given rows, and doubles do without Spark.",
     ),
+    "workloads": ("penstock.workloads", "Operators for experiments: they take as long as real work would."),
 }
 
 

@@ -35,7 +35,7 @@ def library() -> ModuleType:
     except ImportError as error:
         raise PenstockError(
             "KAFKA_MISSING",
-            f"Kafka is spoken through the package confluent-kafka, which cannot be imported here: {error}.",
+            f"Kafka needs the package confluent-kafka, which cannot be imported here: {error}.",
             "Install it on every machine: pip install 'penstock[kafka]'.",
         ) from None
     return confluent_kafka
@@ -52,7 +52,7 @@ def check_servers(servers: object, config: Mapping[str, Any], bad: Callable[[str
     if not listed or not all(isinstance(one, str) and one.strip() for one in listed):
         raise bad(f"the servers are {servers!r}.", 'Give the addresses of brokers, such as "host:9092".')
     if taken := sorted(RESERVED & set(config)):
-        raise bad(f"the config sets {', '.join(taken)}.", "Leave it out: Penstock sets this itself.")
+        raise bad(f"the config sets {', '.join(taken)}.", "Leave it out: Penstock must set this itself.")
     if config.get("group.id", "penstock") == "":  # librdkafka ends the whole process
         raise bad("the config has an empty group.id.", "Give the group a name, or leave it out.")
     if (level := config.get("isolation.level", ISOLATION[0])) not in ISOLATION:
@@ -89,7 +89,9 @@ class Brokers:
             self._admin = self._kafka.admin.AdminClient(settings_of(servers, settings))
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             raise PenstockError(
-                mistake, f"librdkafka refuses the config: {_words(error)}.", "Correct the config, or leave that out."
+                mistake,
+                f"librdkafka refuses the config: {_words(error)}.",
+                "Correct this entry of the config, or leave it out.",
             ) from None
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:

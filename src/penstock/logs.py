@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import logging.handlers
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,13 @@ def traced(what: str, *errors: type[BaseException], level: int = logging.WARNING
         yield
     except errors as error:
         LOGGER.log(level, "%s: %s: %s", what, type(error).__name__, error, exc_info=True)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete all that can be deleted of a folder, which need not be there; what is left of it leaves a trace."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        LOGGER.warning("%s could not be deleted, or not all of it", folder)
 
 
 class _QuietFile(logging.handlers.RotatingFileHandler):

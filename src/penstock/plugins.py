@@ -17,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 POLICIES = "penstock.policies"
 MAPPINGS = "penstock.mappings"
@@ -26,7 +27,7 @@ SINKS = "penstock.sinks"
 
 @dataclass(frozen=True)
 class Group:
-    """What one of the four kinds is called, and the error of a name that it does not have."""
+    """What a group is called in messages, and the name of the error about a name that the group does not have."""
 
     what: str
     unknown: str
@@ -99,7 +100,7 @@ def find(group: str, name: str) -> Any:
 
 
 def build(group: str, name: str) -> Any:
-    """What the class or function that is registered under a name gives, called without arguments."""
+    """Call the class or function that is registered under a name, without arguments, and return the result."""
     maker: Callable[[], Any] = find(group, name)
     try:
         return maker()
@@ -124,9 +125,14 @@ def _entries(group: str) -> dict[str, list[tuple[str, EntryPoint]]]:
 
 
 def failed(group: str, name: str, problem: Exception | str) -> PenstockError:
-    """The error about what a package registers and what does not work, in words or as it was raised."""
-    text = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    """The error about a policy, mapping, source or sink that failed; `problem` is what it raised, or says it in
+    words."""
     package = package_of(group, name)
+    if isinstance(problem, str):
+        text = problem
+    else:
+        text = f"{type(problem).__name__}: {problem}"
+        LOGGER.error('the %s "%s" of the package %s failed', GROUPS[group].what, name, package, exc_info=problem)
     return PenstockError(
         "PLUGIN_FAILED",
         f'the {GROUPS[group].what} "{name}" of the package {package} failed: {" ".join(text.split())[:300]}.',

@@ -20,7 +20,7 @@ def _setting(
     choices: tuple[str, ...] = (),
     group: str = "",
 ) -> Any:
-    """`group` is that of the plug-ins that the value names one of."""
+    """One setting. If its value is the name of a policy or a mapping, `group` is the entry point group of those."""
     metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices, "group": group}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -31,41 +31,43 @@ class Settings:
 
     batch_interval: float = _setting(
         0.5,
-        "Seconds that a micro-batch should take under load: Penstock bounds batches to stay near this.",
+        "Seconds that a micro-batch should take under load. Penstock limits the rows of a batch to stay near this.",
         low=0.05,
         high=600,
     )
     batch_interval_most: float = _setting(
         3.0,
-        "Seconds that a micro-batch may take at most when more rows come than the operator works off: longer batches "
-        "have less overhead. At or below batch_interval, batches do not grow.",
+        "Seconds that a micro-batch may take at most when rows come faster than the operator handles them: longer "
+        "batches have less overhead. With a value that is not above batch_interval, batches do not grow.",
         low=0.0,
         high=600,
     )
     batch_linger: float = _setting(
         0.1,
-        "Seconds between the starts of two micro-batches of an operator that is not busy: shorter gives a lower "
-        "latency, longer leaves more of the processor to others.",
+        "Seconds between the starts of two micro-batches of an operator that is not busy. A smaller value gives a "
+        "lower latency, a larger value leaves more processor time to other operators.",
         low=0.0,
         high=60,
     )
     batch_rows: int = _setting(1_000_000, "The most rows in one micro-batch of an operator.", low=1)
     batch_bytes: int = _setting(128 << 20, "The most bytes in one micro-batch of an operator.", low=1024)
-    backlog_rows: int = _setting(2_000_000, "Rows that may wait in front of an operator.", low=1)
-    backlog_bytes: int = _setting(512 << 20, "Bytes that may wait in front of an operator.", low=1024)
+    backlog_rows: int = _setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
+    backlog_bytes: int = _setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
     backlog_policy: str = _setting(
         "throttle",
-        "What happens when more would wait: throttle makes the operators before it wait, up to the sources; spill lets "
-        "the backlog grow.",
+        "What happens when backlog_rows or backlog_bytes is reached: throttle makes the operators before it wait, up "
+        "to the sources; spill lets the backlog grow.",
         choices=("throttle", "spill"),
     )
     chaining: str = _setting(
         "on",
-        "Whether neighbouring operators with the same instances on the same slots run as one, without a channel in "
-        "between. A topology that scales by itself keeps its operators apart.",
+        "Whether neighbouring operators with the same instances on the same slots run as one chain, without a channel "
+        "between them. A topology that scales by itself runs without chains.",
         choices=("on", "off"),
     )
-    catalog: str = _setting("", "URL of the catalog (postgresql://...); empty is an SQLite file in the state folder.")
+    catalog: str = _setting(
+        "", "URL of the catalog (postgresql://...). If empty, the catalog is an SQLite file in the state folder."
+    )
     catalog_durability: str = _setting(
         "process",
         "What the SQLite catalog survives without losing a published batch: the end of the process (process), or a "
@@ -74,13 +76,13 @@ class Settings:
     )
     segments: str = _setting(
         "",
-        "Where segments are: a folder or pyarrow file-system URI that all machines see; empty is in the state folder. "
-        "Several topologies can share it: each has a folder of its own there.",
+        "Where segments are: a folder or pyarrow file-system URI that all machines see. If empty, they are in the "
+        "state folder. Several topologies can share it: each has a folder of its own there.",
     )
     checkpoints: str = _setting(
         "",
-        "Where Spark's checkpoints are: a folder or URI that all machines see; empty is in the state folder. Several "
-        "topologies can share it: each has a folder of its own there.",
+        "Where Spark's checkpoints are: a folder or URI that all machines see. If empty, they are in the state folder. "
+        "Several topologies can share it: each has a folder of its own there.",
     )
     segment_compression: str = _setting(
         "none",
@@ -98,55 +100,65 @@ class Settings:
     )
     state_store: str = _setting("rocksdb", "Spark's state store for keyed operators.", choices=("rocksdb", "memory"))
     task_retries: int = _setting(
-        4, "How often Spark may run the same bundle in all before its failure ends the topology.", low=1, high=100
+        4,
+        "How often in all Spark may try to run the same bundle; if the last try fails too, the topology ends.",
+        low=1,
+        high=100,
     )
     placement: str = _setting(
         "auto",
-        "auto places bundles on their slots; unplaced uses public Spark interfaces only and lets Spark choose.",
+        "auto runs bundles on the slots of the placement; unplaced uses only public interfaces of Spark, which then "
+        "chooses where bundles run.",
         choices=("auto", "unplaced"),
     )
-    drain_seconds: float = _setting(60.0, "Seconds that a stop waits for rows on their way to reach the sinks.", low=0)
-    cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to come up.", low=1)
+    drain_seconds: float = _setting(
+        60.0, "Seconds that a stop waits until rows on their way have reached the sinks.", low=0
+    )
+    cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to start.", low=1)
     change_seconds: float = _setting(
         120.0,
-        "Seconds that a change of placement may take until Spark is seen to run it; after that it is rolled back.",
+        "Seconds that a change of placement may take until Spark is seen to run it. A change that takes longer is "
+        "rolled back.",
         low=1,
     )
     query_restarts: int = _setting(
         5,
-        "How often in ten minutes Penstock starts an operator again whose query Spark ended over lost executors.",
+        "How often in ten minutes Penstock restarts an operator whose query Spark ended because executors were lost.",
         low=0,
         high=1000,
     )
     retention_seconds: float = _setting(
-        2.0, "Seconds between two sweeps that delete segments which every reader has committed.", low=0.1
+        2.0, "Seconds between two sweeps. A sweep deletes the segments that all their readers have read.", low=0.1
     )
     mapping: str = _setting(
         "chained",
-        "The mapping that says on which slot instances start, and where new ones go when nobody says where; chained is "
-        "round robin with neighbours that can run as one on the same slots. See docs/design/0021.",
+        "The mapping that says on which slot instances start, and to which slot new ones go if the request names none. "
+        "chained is round_robin, but puts operators that can run as one chain on the same slots. See docs/design/0021.",
         group=plugins.MAPPINGS,
     )
     strategy: str = _setting(
         "stela",
-        "The scaling strategy (policy) that decides when a command names none; see docs/design/0008.",
+        "The scaling strategy (policy) that decides if a command names none. See docs/design/0008.",
         group=plugins.POLICIES,
     )
     stela_alpha: float = _setting(
-        1.2, "An operator is congested when its input rate is above so many times its processing rate.", low=0.01
+        1.2,
+        "An operator is congested when its input rate is higher than this many times its processing rate.",
+        low=0.01,
     )
     stela_capacity_alpha: float = _setting(
         1.05,
-        "The same for the strategy stela_capacity: the input rate over the rate that the operator could execute.",
+        "The same for the strategy stela_capacity, which compares the input rate with the rate that the operator could "
+        "reach.",
         low=0.01,
         high=1e6,
     )
     cooldown_seconds: float = _setting(
-        120.0, "Seconds after a scaling operation in which a controller decides on no other.", low=0
+        120.0, "Seconds after a scaling operation during which a controller starts no other.", low=0
     )
     scaling_attempts: int = _setting(
         2,
-        "How often a scaling operation may begin: an operation that a fault ended is rolled back and begins again.",
+        "How often a scaling operation may be tried: an operation that a fault ended is rolled back and tried again.",
         low=1,
         high=100,
     )
@@ -175,13 +187,17 @@ class Settings:
         high=10_000,
     )
     statistics: str = _setting(
-        "", "URL of the statistics store (postgresql://...); empty is an SQLite file in the state folder."
+        "", "URL of the statistics store (postgresql://...). If empty, the store is an SQLite file in the state folder."
     )
     statistics_samples_hours: float = _setting(
-        2.0, "Hours for which statistics are kept by sampling interval.", low=0.1
+        2.0, "Hours for which statistics are kept with a value for every sampling interval.", low=0.1
     )
-    statistics_minutes_hours: float = _setting(24.0, "Hours for which statistics are kept by minute.", low=1)
-    statistics_days: float = _setting(30.0, "Days for which statistics by ten minutes, and events, are kept.", low=0.1)
+    statistics_minutes_hours: float = _setting(
+        24.0, "Hours for which statistics are kept with a value for every minute.", low=1
+    )
+    statistics_days: float = _setting(
+        30.0, "Days for which events, and statistics with a value for every ten minutes, are kept.", low=0.1
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -196,6 +212,10 @@ class Settings:
                 known = ", ".join(sorted(fields))
                 raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', f"There are: {known}.")
         return Settings(**{name: _read(fields[name], value) for name, value in values.items()})
+
+
+#: What a setting of each type must be, in the words of an error.
+_TYPES: Mapping[type, str] = {float: "a number", int: "a whole number", str: "a text"}
 
 
 def _type_of(field: dataclasses.Field[Any]) -> type:
@@ -216,7 +236,7 @@ def _check(field: dataclasses.Field[Any], value: Any) -> None:
     right = isinstance(value, int | float) if wanted is float else isinstance(value, wanted)
     low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
     if not right or isinstance(value, bool):
-        problem = f"must be a {'number' if wanted is float else wanted.__name__}"
+        problem = f"must be {_TYPES[wanted]}"
     elif choices and value not in choices:
         problem = f"must be one of {', '.join(choices)}"
     elif low is not None and not value >= low:

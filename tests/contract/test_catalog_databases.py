@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -38,7 +39,10 @@ def sqlite_path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.db"
 
 
-def test_a_busy_sqlite_is_waited_for(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_sqlite_is_waited_for_and_leaves_a_trace(
+    sqlite_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="penstock")
     monkeypatch.setattr("penstock.channels.database.BUSY_SECONDS", 0)
     catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=Retries(times=8, first_pause=0.02))
     other = sqlite3.connect(sqlite_path, isolation_level=None, check_same_thread=False)
@@ -47,6 +51,7 @@ def test_a_busy_sqlite_is_waited_for(sqlite_path: Path, monkeypatch: pytest.Monk
     free.start()
     try:
         assert catalog.publish("read", 0, [new("a")], "{}", {}) is not None
+        assert "database is locked. Penstock tries again in 0.02 s." in caplog.text
     finally:
         free.join()
         other.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.api.history_request import HistoryRequest
 from penstock.api.operations import Operation, Operations
 from penstock.api.shapes import proposal_as_json
 from penstock.autoscaler.proposals import Proposal
@@ -107,19 +108,11 @@ class FakeSteering:
         figures = {"alpha": alpha or 1.2, "throughput": 500.0}
         return {**figures, "operators": operators, "machines": [machine], "streams": streams}
 
-    def history(
-        self,
-        metrics: Sequence[str],
-        since: float,
-        until: float | None = None,
-        by: str = "operator",
-        operator: str | None = None,
-        points: int = 500,
-    ) -> Json:
-        HistoryQuery(tuple(metrics), since, since + 1)
-        values = {name: [1.0, None, 4.0] for name in metrics}
+    def history(self, request: HistoryRequest) -> Json:
+        HistoryQuery(tuple(request.metrics), request.since, request.since + 1)
+        values = {name: [1.0, None, 4.0] for name in request.metrics}
         series = {"operator": "split", "slot": None, "stream": None, "times": [0, 10, 20], "values": values}
-        return {"since": since, "until": since + 30, "by": by, "series": [series]}
+        return {"since": request.since, "until": request.since + 30, "by": request.by, "series": [series]}
 
     def events(self, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Json:
         event = {"time": 1000.0, "kind": "started", "subject": "word_count", "reason": "3 operators run", "cause": ""}

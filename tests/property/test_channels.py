@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.keys import drop_groups, group_of_rows, rows_of_groups, sort_by_group
-from penstock.channels.log import Backlog, Bound, Channels
+from penstock.channels.log import Bound, ChannelBacklog, Channels
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import SegmentStore, segment_name
 
@@ -139,7 +139,7 @@ class ChannelMachine(RuleBasedStateMachine):
             unread = [(first, it) for first, it in self.files if first + it.rows > row]
             size = sum(it.bytes - it.bytes * max(row - first, 0) // it.rows for first, it in unread)
             oldest = min((it.born_from for _, it in unread), default=None)
-            expected[reader] = Backlog(self.rows - row, size, oldest)
+            expected[reader] = ChannelBacklog(self.rows - row, size, oldest)
             assert self.channels.read_position(reader, "lines") == row
             assert self.channels.backlog(reader, "lines") == expected[reader]
         assert self.channels.full("lines") == any(it.rows >= self.bound.rows for it in expected.values())

@@ -14,9 +14,9 @@ import pyarrow as pa
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 
 
 def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -51,7 +51,7 @@ def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
     # Apart: so that rows also lie in a channel when the driver dies.
     topology = reading(servers, folder, chained=False)
     with SparkHost("kafka", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
-        with Run(topology.definition(), host, state, settings) as run:
+        with SparkTopology(topology.definition(), host, state, settings) as run:
             said = False
             while not run.wait(0.1):
                 if not said and run.statistics.totals("out")[0]:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 
 CONTENT = sources.sentences(words=5, vocabulary=300, seed=11)
 RATE = 2_000
@@ -48,7 +48,7 @@ def main(folder: Path, cluster: str, rows: int) -> None:
         else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}")
     )
     with SparkHost("killable", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
-        with Run(topology.definition(), host, state, settings) as run:
+        with SparkTopology(topology.definition(), host, state, settings) as run:
             said = False
             while not run.wait(0.1):
                 if not said and run.statistics.totals("counts")[0]:

@@ -78,7 +78,7 @@ def test_machines_leave_and_come_on_somebody_else_s_cluster(tmp_path: Path) -> N
         # Somebody added the third: it is used, and nobody was asked for a fourth.
         assert saw["taken in"][0] == "done", saw["taken in"]
         assert saw["taken in"][2:] == [3, [f"{first}/0", f"{second}/0", f"{third}/0"]]
-        assert saw["removed"] == ["done", "machines were to be removed", [first, second, third], [second, third]]
+        assert saw["removed"] == ["done", "machines are removed", [first, second, third], [second, third]]
         # Added while the executor of the second was being replaced: both come.
         assert saw["added"][0] == "done", saw["added"]
         assert saw["executors"] == [first, second, third]

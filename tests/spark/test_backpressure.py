@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.topology import SparkTopology
 from penstock.workloads import service_time
 
 NUMBERS = "id long, value double"
@@ -45,7 +45,7 @@ class Watched:
     throttled: bool = False
 
 
-def watch(run: Run) -> Watched:
+def watch(run: SparkTopology) -> Watched:
     seen, deadline = Watched(), time.monotonic() + WAIT
     while not run.finished:
         run.check()
@@ -59,7 +59,7 @@ def watch(run: Run) -> Watched:
     return seen
 
 
-def largest_batch(run: Run, operator: str) -> int:
+def largest_batch(run: SparkTopology, operator: str) -> int:
     return max(json.loads(one.manifest)["rows_in"] for one in run.catalog.manifests(operator))
 
 

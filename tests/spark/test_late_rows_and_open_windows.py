@@ -18,8 +18,8 @@ from penstock.api.prometheus import exposition
 from penstock.api.status import status_of
 from penstock.cli.summary import summarize
 from penstock.cli.summary_page import end
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.topology import SparkTopology
 from penstock.monitor.history import HistoryQuery
 from penstock.monitor.report import BatchReport
 
@@ -43,7 +43,7 @@ def write(folder: Path, name: str, rows: list[tuple[str, float]]) -> None:
     (folder / f".{name}").rename(folder / name)  # it appears whole
 
 
-def until(run: Run, condition: Callable[[], bool], what: str) -> None:
+def until(run: SparkTopology, condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT
     while not condition():
         run.check()
@@ -51,7 +51,7 @@ def until(run: Run, condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def drain(run: Run) -> None:
+def drain(run: SparkTopology) -> None:
     run.begin_drain()
     until(run, lambda: run.drained, "it drains")
 
@@ -120,7 +120,7 @@ def test_late_rows_are_counted_and_open_windows_are_told_of(
         run.stop(drain=False)
 
 
-def kill(run: Run) -> None:
+def kill(run: SparkTopology) -> None:
     """Stop the queries, and write nothing more: as SIGKILL leaves it, but for the JVM."""
     catalog, run._catalog = run.catalog, None
     run.stop(drain=False)

@@ -111,7 +111,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         new = machine.slots[0]
         done(changes.carry_out(plans.add_machines([machine])))
         assert set(machine.slots) <= standalone_host.slots.usable()
-        assert not list(Path(run.environment.checkpoints).glob(".warm-*")), "warming leaves nothing behind"
+        assert not list(Path(run.context.checkpoints).glob(".warm-*")), "warming leaves nothing behind"
         done(changes.carry_out(plans.set_instances(run.placement, "count", {new: 1, slots[0]: 1})))
         assert set(run.placements.observed("count").tasks.values()) == {new, slots[0]}
         outcome = done(changes.carry_out(plans.remove_machines(run.placement, standalone_host.cluster, [machine.name])))

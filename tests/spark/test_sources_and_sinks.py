@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 from written_rows import WAIT, column_of, rows_of
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
-from penstock.engine.spark.internals import java_of
+from penstock.engine.spark.java_values import java_of
+from penstock.engine.topology import SparkTopology
 from penstock.sinks.jdbc_sink import JdbcWriter
 
 NUMBERS = "id long, value double"
 
 
-def until(run: Run, reached: Callable[[], bool], seconds: float = WAIT) -> None:
+def until(run: SparkTopology, reached: Callable[[], bool], seconds: float = WAIT) -> None:
     """Wait for something that a running topology does by itself."""
     deadline = time.monotonic() + seconds
     while not reached():
@@ -250,7 +250,7 @@ def test_a_stepped_rate_gives_what_is_due_and_no_row_sooner(
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[numbers])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)
-        origin = run.environment.memories["numbers"]["began"]
+        origin = run.context.memories["numbers"]["began"]
         batches = [json.loads(one.manifest) for one in run.catalog.manifests("numbers")]
     emitted = 0
     for batch in batches:

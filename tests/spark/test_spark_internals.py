@@ -1,4 +1,4 @@
-"""Each trick of internals.py by itself, on a real cluster: a new Spark that breaks one fails here, by name."""
+"""Each trick of engine/spark by itself, on a real cluster: a new Spark that breaks one fails here, by name."""
 
 from __future__ import annotations
 
@@ -16,18 +16,11 @@ from penstock.cluster.provider import Executor
 from penstock.engine.executor.bundle import warm
 from penstock.engine.executor.worker import executor_id
 from penstock.engine.spark import internals as spark_internals
+from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.spark.host import SparkHost
-from penstock.engine.spark.internals import (
-    HadoopFiles,
-    QueryIdentity,
-    SparkInternals,
-    missing,
-    plan_of,
-    refusal_of,
-    repartition_state,
-    stateful_nodes,
-)
-from penstock.engine.spark.state_placement import StatePartition
+from penstock.engine.spark.internals import QueryIdentity, SparkInternals, missing
+from penstock.engine.spark.state_partitions import StatePartition, repartition_state, state_folder
+from penstock.engine.spark.stream_plans import plan_of, refusal_of, stateful_nodes, stateful_operators
 
 WAIT = 60
 
@@ -186,17 +179,17 @@ def test_state_goes_where_it_is_told_and_stays_exact(
     feed, sink = CountingFeed([first], batches=0), Collected()
     counts = internals.placed_stream(session, "state", feed).mapInArrow(ten_values, "value long")
     frame = counts.groupBy("value").count()
-    assert internals.stateful_operators(frame) == (1, False)
+    assert stateful_operators(frame) == (1, False)
     identity = QueryIdentity("state", str(tmp_path / "checkpoint"), "update")
     query = internals.start(frame.mapInArrow(as_report, "x binary"), identity, sink)
 
     def place(*executors: Executor) -> None:
         for partition, executor in enumerate(executors):
-            store = StatePartition(internals.state_folder(query), 0, partition, "default")
+            store = StatePartition(state_folder(query), 0, partition, "default")
             internals.place_state(query, store, executor)
 
     def where() -> list[str | None]:
-        folder = internals.state_folder(query)
+        folder = state_folder(query)
         return [internals.state_location(query, StatePartition(folder, 0, part, "default")) for part in range(2)]
 
     def name(executor: Executor) -> str:
@@ -283,7 +276,7 @@ def test_a_job_runs_on_each_executor_that_is_named(internals: SparkInternals) ->
     assert sorted(internals.run_on(named, warm)) == sorted(one.id.encode() for one in named)
 
 
-def test_stateful_operators_are_counted(standalone_host: SparkHost, internals: SparkInternals) -> None:
+def test_stateful_operators_are_counted(standalone_host: SparkHost) -> None:
     spark = standalone_host.spark
     stream = spark.readStream.format("rate").load()
     joined = stream.alias("a").join(spark.readStream.format("rate").load().alias("b"), "value")
@@ -294,8 +287,8 @@ def test_stateful_operators_are_counted(standalone_host: SparkHost, internals: S
         (2, True): joined.groupBy("value").count(),
     }
     for wanted, frame in cases.items():
-        assert internals.stateful_operators(frame) == wanted
-    assert internals.stateful_operators(stream.dropDuplicates(["value"])) == (1, False)
+        assert stateful_operators(frame) == wanted
+    assert stateful_operators(stream.dropDuplicates(["value"])) == (1, False)
 
 
 def test_what_a_stream_keeps_in_state(standalone_host: SparkHost) -> None:

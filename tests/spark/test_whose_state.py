@@ -19,20 +19,20 @@ from test_results import WAIT, written
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.engine.query.rehearsal import rehearse
 from penstock.engine.run.function_plans import plans_of
-from penstock.engine.run.run import Run
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
+from penstock.engine.topology import SparkTopology
 
 ROWS = 300
-Running = Callable[..., Iterator[Run]]
+Running = Callable[..., Iterator[SparkTopology]]
 APART = dataclasses.replace(TEST_SETTINGS, chaining="off")
 
 
 @contextmanager
-def held_back(topology: Topology, host: SparkHost, state: Path, settings: Settings = APART) -> Iterator[Run]:
+def held_back(topology: Topology, host: SparkHost, state: Path, settings: Settings = APART) -> Iterator[SparkTopology]:
     """A run whose sink "out" gets nothing: what the source emits waits in front of it."""
     folder = StateFolder.hold(str(state))
-    run = Run(topology.definition(), host, folder, settings)
+    run = SparkTopology(topology.definition(), host, folder, settings)
     try:
         run.start(held=["out"])
         yield run
@@ -120,12 +120,12 @@ def test_removing_an_operator_that_rows_wait_for_is_refused_until_they_are_given
     )
     folder = StateFolder.hold(str(tmp_path / "kept"))
     try:
-        with pytest.raises(PenstockError) as caught, Run(without, local_host, folder, APART):
+        with pytest.raises(PenstockError) as caught, SparkTopology(without, local_host, folder, APART):
             pass
         assert caught.value.name == "STATE_DOES_NOT_FIT"
         assert f"{ROWS} rows" in caught.value.message
         assert "--forget out" in caught.value.hint
-        with Run(without, local_host, folder, APART, forget=["out"]) as run:
+        with SparkTopology(without, local_host, folder, APART, forget=["out"]) as run:
             assert run.wait(WAIT)
             known = run.catalog.load()
             assert {reader for reader, _ in known.positions} == {"other"}
@@ -166,7 +166,7 @@ def starting(local_host: SparkHost, tmp_path: Path) -> Callable[..., None]:
     def start(topology: Topology, forget: Collection[str] = ()) -> None:
         folder = StateFolder.hold(str(tmp_path / "kept"))
         try:
-            with Run(topology.definition(), local_host, folder, TEST_SETTINGS, forget=forget) as run:
+            with SparkTopology(topology.definition(), local_host, folder, TEST_SETTINGS, forget=forget) as run:
                 assert run.wait(WAIT)
         finally:
             folder.release()

@@ -14,11 +14,12 @@ import pytest
 from monitor_fakes import CLUSTER, DEFINITION
 
 import penstock
+from penstock.api.history_request import HistoryRequest
 from penstock.api.steering import Steering
 from penstock.clock import Clock, meant, run_time, shown
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import Seats
+from penstock.engine.query.seats import Seats
 from penstock.engine.run.arrangement import Arrangement
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.series import SeriesKey
@@ -42,10 +43,10 @@ ON_THE_WALL = {
     "clock.py": "it is the clock",
     "channels/catalog.py": "when a batch was published, for people who look into the database",
     "channels/fence.py": "since when a driver has had the catalog, for people",
-    "cli/steering.py": "the command line is another process than the run: for how long it has run, what is asked for",
+    "cli/reads.py": "the command line is another process than the run: for how long it has run, what is asked for",
     "cluster/pages.py": "until when a token is good, which another process reads",
     "api/discovery.py": "when a run was started, for other processes",
-    "api/steering.py": "a history is asked for, and answered, by the clock on the wall",
+    "api/reads.py": "a history is asked for, and answered, by the clock on the wall",
     "engine/run/run.py": "when an event happened, for people",
     "engine/state/folder.py": "it is compared with a file's time",
     "testing/recording_topology.py": "when an event happened, for people",
@@ -173,11 +174,11 @@ def test_what_is_asked_for_after_a_change_is_seen_as_after_it(set_wall: Set, jum
     arrangement = Arrangement(Placement({"work": {slots[0]: 1}}), lambda: frozenset(slots))
     seats = Seats(lambda: [Bundle(slots[0], 1)], lambda slot: None)
     seats.bundles()
-    asked_before = seats.take_asked().at
+    asked_before = seats.take_requested().at
     arrangement.plan(Placement({"work": {slots[1]: 1}}))
     set_wall(jump)
     seats.bundles()
-    asked_after = seats.take_asked().at
+    asked_after = seats.take_requested().at
     assert asked_before <= arrangement.changed_at <= asked_after < arrangement.changed_at + 60
 
 
@@ -199,9 +200,9 @@ def test_a_history_is_asked_for_and_shown_by_the_clock_on_the_wall(set_wall: Set
     set_wall(jump)
     on_the_wall = time.time()
     # The last five minutes, as somebody means it who looks at the clock now.
-    answer = steering.history(["rows"], on_the_wall - 300)
+    answer = steering.history(HistoryRequest(["rows"], on_the_wall - 300))
     assert answer["series"][0]["times"] == pytest.approx([on_the_wall - 10], abs=5)
     # Since before this run began: what an earlier run wrote down stays as it was written.
-    answer = steering.history(["rows"], min(on_the_wall, started) - 3000)
+    answer = steering.history(HistoryRequest(["rows"], min(on_the_wall, started) - 3000))
     assert answer["series"][0]["times"] == pytest.approx([started - 50, on_the_wall - 500, on_the_wall - 10], abs=5)
     steering.close()

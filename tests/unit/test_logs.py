@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.state.folder import StateFolder
-from penstock.logs import FILE, LOGGER, LogFile, traced
+from penstock.logs import FILE, LOGGER, LogFile, delete_folder, traced
 
 
 def test_a_problem_is_written_down_with_its_traceback_while_the_folder_is_held(tmp_path: Path, capfd) -> None:
@@ -61,3 +61,19 @@ def test_a_log_whose_folder_is_gone_says_nothing_on_the_terminal(tmp_path: Path,
     finally:
         log.close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_left_of_a_folder_leaves_a_trace_and_one_that_is_not_there_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "scratch"
+    delete_folder(folder)
+    folder.mkdir()
+    (folder / "file").write_text("")
+    delete_folder(folder)
+    assert not folder.exists()
+    assert caplog.text == ""
+    folder.mkdir()
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    delete_folder(folder)
+    assert f"{folder} could not be deleted" in caplog.text

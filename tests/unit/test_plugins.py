@@ -75,7 +75,7 @@ def test_names_are_known_without_an_import(site: Path) -> None:
     assert not any(name.startswith("acme_lazy") for name in sys.modules)
 
 
-def test_what_cannot_be_loaded_names_its_package(site: Path) -> None:
+def test_what_cannot_be_loaded_names_its_package(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     (site / "acme_broken.py").write_text("class Broken:\n    def __init__(self):\n        raise OSError('no disk')\n")
     entries = {"absent": "acme_absent:Absent", "no_class": "acme_broken:Absent", "broken": "acme_broken:Broken"}
     write_metadata(site, "acme-broken", "1", {plugins.MAPPINGS: entries})
@@ -84,6 +84,8 @@ def test_what_cannot_be_loaded_names_its_package(site: Path) -> None:
         assert found.name == "PLUGIN_FAILED"
         assert "acme-broken" in found.message
         assert why in found.message
+        assert f'the mapping "{name}" of the package acme-broken failed' in caplog.text
+    assert caplog.text.count("Traceback") >= 3
 
 
 def test_what_is_no_policy_or_mapping_is_refused(site: Path) -> None:

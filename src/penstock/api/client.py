@@ -11,13 +11,13 @@ import httpx2
 from penstock.api.discovery import Running
 from penstock.errors import ERRORS, PenstockError
 
-#: Seconds until an answer is given up. A question that waits has its own time beside this.
+#: How many seconds the client waits for an answer.
 PATIENCE = 30.0
 Json = dict[str, Any]
 
 
 class Client:
-    """As a context manager: leaving it closes the connection."""
+    """A connection to one running topology. As a context manager it closes the connection when it is left."""
 
     def __init__(self, running: Running, transport: httpx2.BaseTransport | None = None) -> None:
         self.running = running
@@ -38,7 +38,7 @@ class Client:
         return self._answer(lambda: self._http.post(f"/v1/{path}", json=given))
 
     def follow(self, operation: Json, told: Callable[[Json], None]) -> Json:
-        """Wait for an operation's end, and tell of it on the way."""
+        """Wait for the end of an operation, and call `told` with its state meanwhile."""
         while operation["ended_at"] is None:
             told(operation)
             operation = self.get(f"operations/{operation['id']}", wait=1.0)

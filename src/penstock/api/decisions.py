@@ -1,4 +1,4 @@
-"""From a policy's answer to an operation: one decision is made on one snapshot, and what was decided is carried out."""
+"""Decisions of policies for operations: each is made on one snapshot, and exactly what was decided is carried out."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Propose = Callable[[], Proposal]
 
 
 class Decisions:
-    """Those about one running topology."""
+    """The decisions about one running topology."""
 
     def __init__(self, view: Callable[[Grow | Shrink], View], planned: Callable[[], Placement]) -> None:
         self._view = view
         self._planned = planned
 
     def on_request(self, name: str, request: Grow | Shrink) -> Propose:
-        """What the policy of this name answers to somebody who asks for machines, and not for a plan: called again, the
-        answer is the same as long as the placement is, and is decided anew where it is not."""
+        """A function that has the policy of this name answer a request for machines. Called again, it returns the same
+        answer as long as the placement is the same; after a change, the policy decides anew."""
         decider = policy(name)
         decided: list[Proposal] = []
 
@@ -37,14 +37,14 @@ class Decisions:
         return propose
 
     def made(self, proposal: Proposal) -> Propose:
-        """What was decided already: this plan and no other. It is refused if the placement has changed since."""
+        """A function that returns this proposal, and refuses it if the placement has changed since the decision."""
 
         def propose() -> Proposal:
             if not self._is_current(proposal):
                 raise PenstockError(
                     "PLACEMENT_CHANGED",
-                    f"{proposal.strategy} decided on a placement that was changed since.",
-                    "Nothing was changed. The next decision is made on what is there now.",
+                    f"the placement has changed since {proposal.strategy} decided.",
+                    "Nothing was changed. The next decision is made on the placement as it is then.",
                 )
             return proposal
 
@@ -55,7 +55,7 @@ class Decisions:
 
 
 def _told(name: str, answer: Answer, view: View) -> Proposal:
-    """For the person who asked: what cannot be done is an error, and nothing to do is a plan without actions."""
+    """The answer for a person who asked: a refusal is raised as an error; `Nothing` becomes a plan without actions."""
     if isinstance(answer, Proposal):
         return answer
     if answer.error:

@@ -1,7 +1,7 @@
 """Which topologies this user runs, and how to reach them: a folder that nobody else can read, a file for each.
 
 A topology has its file from the begin of its start until its state is free again, and holds a lock on it. A file
-without a lock is left from one that was killed, and is deleted by whoever notices.
+without a lock belonged to a process that was killed; whoever finds it deletes it.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ from types import TracebackType
 from typing import IO
 
 from penstock.errors import PenstockError
+from penstock.logs import traced
 
 #: For tests, and for users whose home is shared between computers.
 FOLDER_VARIABLE = "PENSTOCK_RUNNING"
 
 
 class Phase(StrEnum):
-    #: It cannot be steered yet.
+    #: The topology cannot be steered yet.
     STARTING = "starting"
     RUNNING = "running"
-    #: It cannot be steered any more, and still holds its state.
+    #: The topology cannot be steered any more, and still holds its state.
     ENDING = "ending"
 
 
 @dataclass(frozen=True)
 class Running:
-    """A topology that runs, or is about to, or has just done so. The token is a secret: whoever has it can steer."""
+    """A topology that is starting, running or ending. The token is a secret: whoever has it can steer the topology."""
 
     topology: str
     pid: int
-    #: Empty while it cannot be steered.
+    #: The address of the control interface; empty while the topology cannot be steered.
     url: str
     token: str
     started_at: float
-    #: The folder; empty until it has one.
+    #: The state folder; empty until the topology has one.
     state: str
     phase: Phase = Phase.RUNNING
-    #: Whether its process is there for nothing else: then it ends with the topology, and SIGTERM stops it in order.
+    #: Whether its process does nothing else: then the process ends with the topology, and SIGTERM stops both in order.
     own_process: bool = False
-    #: Once it is ending: what became of it, in a sentence.
+    #: A sentence on how the topology ended; empty before that.
     how: str = ""
 
     @property
     def label(self) -> str:
-        """What tells it from another of the same name."""
+        """A name that no other running topology has."""
         return f"{self.topology}:{self.pid}"
 
     def __repr__(self) -> str:
@@ -60,7 +61,7 @@ class Running:
 
 
 def registry_folder() -> Path:
-    """Made if it is missing; refused if it is somebody else's or open to others."""
+    """The folder with the files. It is made if it is missing, and refused if it belongs to another user."""
     given = os.environ.get(FOLDER_VARIABLE)
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     folder = Path(given) if given else state / "penstock" / "running"
@@ -86,17 +87,18 @@ class Entry:
     def __init__(self, running: Running) -> None:
         self.running = running
         self.path = registry_folder() / f"{running.topology}-{running.pid}.json"
-        #: All that were ever written stay locked to the end: whoever has opened an older one must not take it for one
-        #: of the dead, and delete what is there now under its name.
+        #: All files that this entry wrote stay locked to its end. A process that has opened an older one must not take
+        #: it for the file of a killed topology, and delete the newer file of the same name.
         self._files: list[IO[str]] = []
 
     def opened(self, url: str, token: str, state: str) -> Running:
-        """It can be steered from now on."""
+        """Tell others that the topology can be steered from now on."""
         self._write(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
         return self.running
 
     def ending(self, how: str = "") -> None:
-        """It cannot be steered any more. What was said of its end before stays said."""
+        """Tell others that the topology cannot be steered any more, and how it ended. An earlier text stays if `how` is
+        empty."""
         how = how or self.running.how
         self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
 
@@ -126,23 +128,25 @@ class Entry:
 
 @contextmanager
 def registered(running: Running) -> Iterator[Path]:
-    """While it runs, it can be found."""
+    """Other processes find the topology until the block is left."""
     with Entry(running) as entry:
         yield entry.path
 
 
 @contextmanager
 def starting(topology: str, own_process: bool = False) -> Iterator[Entry]:
-    """From the begin of a start until everything is over, the topology can be found."""
+    """Other processes find the topology, as one that is being started, until the block is left."""
     with Entry(Running(topology, os.getpid(), "", "", time.time(), "", Phase.STARTING, own_process)) as entry:
         yield entry
 
 
 def all_running() -> list[Running]:
-    """Those of this user, by name; what is left of the dead is cleared away."""
+    """The running topologies of this user, by name. Files that killed processes left are deleted."""
     found = []
     for path in sorted(registry_folder().glob("*.json")):
-        with suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as file:
+        unreadable = traced(f"{path} does not tell of a running topology", OSError, ValueError, TypeError)
+        # A topology that ends at this moment takes its file with it.
+        with unreadable, suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
             if _is_held(file.fileno()):
                 fields = json.load(file)
                 found.append(Running(**fields | {"phase": Phase(fields.get("phase", Phase.RUNNING))}))
@@ -152,7 +156,7 @@ def all_running() -> list[Running]:
 
 
 def find(name: str | None = None) -> Running:
-    """The one that runs; of several, the one with this name (or name:pid)."""
+    """The running topology with this name (or name:pid). Without a name: the only one that runs."""
     running = all_running()
     chosen = [one for one in running if name in (None, one.topology, one.label)]
     if len(chosen) == 1:

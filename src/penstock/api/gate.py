@@ -1,4 +1,4 @@
-"""What a request has to pass before anything of it is looked at: it has the token, and it is not too large."""
+"""The gate that checks every request first: the request has the token, and it is not too large."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.errors import PenstockError
 
 MOST_BYTES = 1 << 20
-#: Whether it lives, and what can be asked, is no secret.
+#: Everybody may read whether the interface answers, and the description of the interface.
 OPEN = frozenset({"/healthz", "/openapi.json"})
 
 
@@ -22,7 +22,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # nobody serves anything else
+            return  # the interface speaks HTTP only
         headers = dict(scope["headers"])
         declared = headers.get(b"content-length", b"0")
         if scope["path"] not in OPEN and not secrets.compare_digest(headers.get(b"authorization", b""), self._header):
@@ -34,7 +34,7 @@ class Gate:
 
 
 def _counted(receive: Receive) -> Receive:
-    """Refuses what comes in pieces without saying how large it is."""
+    """Count the bytes of a body that comes in pieces, and refuse the body once it is too large."""
     received = 0
 
     async def counted() -> Message:

@@ -1,4 +1,4 @@
-"""`penstock.run`: a topology that runs in this process, with everything that can be read of it and asked of it.
+"""`penstock.run`: starts a topology in this process and returns its handle, to read it and to steer it.
 
 with penstock.run(topology, cluster="standalone", machines=2) as running:
     running.scale_out(machines=1)
@@ -16,9 +16,10 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.api.discovery import Entry
+from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
-from penstock.api.steering import Json, Steering
+from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal, require_machines, settings_for
 from penstock.autoscaler.guards import Guard
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
@@ -34,13 +35,13 @@ class Handle(Steering):
 
     def __init__(self, run: RunningTopology, cluster_kind: str) -> None:
         super().__init__(run, cluster_kind, self._stop_in_background)
-        #: What runs, for whatever is not offered here by name.
+        #: The running topology, for reads that the handle has no method for.
         self.run = run
-        #: What ends with it.
+        #: Everything that was started for the topology and ends with it.
         self.started = ExitStack()
-        #: Where others find it; None if nobody is to.
+        #: The entry under which other processes find the topology; None if the setting `control` is off.
         self.entry: Entry | None = None
-        #: Held by whoever starts, looks at or ends it.
+        #: Held by a thread that starts, checks or ends the topology.
         self.ending = threading.Lock()
         self._over = threading.Event()
         self._drained = False
@@ -53,11 +54,11 @@ class Handle(Steering):
         return self.run.changes
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until all sources have ended and everything has reached the sinks, or it was stopped (True), or the time
-        is over (False). Raises the named error of an operator that fails."""
+        """Wait until all sources have ended and all rows have reached the sinks, or until the topology was stopped.
+        False if `seconds` are over before that. Raises the named error of an operator that fails."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while deadline is None or time.monotonic() < deadline:
-            with self.ending:  # a run that is being stopped is nobody's to look at
+            with self.ending:  # a run that is being stopped must not be checked
                 if self._over.is_set() or self._finished():
                     return True
             self._over.wait(POLL)
@@ -68,12 +69,12 @@ class Handle(Steering):
         return self.run.finished
 
     def wait_for(self, operation: Json, seconds: float | None = None) -> Json:
-        """Wait for the end of what an action returned, and return it as it is then."""
+        """Wait for the end of the operation that an action returned, and return the operation as it is then."""
         self.operations.wait(self.operations.get(operation["id"]), seconds)
         return self.operation(operation["id"])
 
     def end(self, drain: bool = True) -> bool:
-        """Stop it and wait for that; True if everything that the sources emitted has reached the sinks."""
+        """Stop the topology and wait for its end; True if all rows that the sources emitted have reached the sinks."""
         with self.ending:
             if not self._over.is_set():
                 self._over.set()
@@ -111,10 +112,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     guards: Sequence[Guard] = (),
     forget: Collection[str] = (),
 ) -> Handle:
-    """Start a topology and return at once: as `penstock run` does, with the same words for where it is to run. Modules
-    that this program finds are found by its functions too, unless `python_path` says where else. With a goal it scales
-    by itself, unless one of the `guards` answers with a reason against it. What the state holds of operators in
-    `forget` is given up."""
+    """Start a topology and return its handle at once. The arguments have the names and meanings of the options of
+    `penstock run`. The functions of the topology find the modules that this program finds, or those in `python_path`.
+    With a goal the topology scales by itself, and each of the `guards` may veto a proposal. Penstock deletes what the
+    state folder holds of the operators in `forget`."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     require_machines(goal, choice.kind)
     wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
@@ -134,14 +135,14 @@ def run(  # noqa: PLR0913 - the options of the command line
         handle = Handle(launched, choice.kind)
         starting.callback(handle.close)
         handle.entry = entry
-        with handle.ending:  # a stop that others ask for from now on waits until it knows what there is to end
+        with handle.ending:  # a stop that others ask for from now on waits until everything to end is known
             open_to_others(handle, launched, starting, goal, entry, guards)
             handle.started = starting.pop_all()
     return handle
 
 
 def _own_folders() -> list[str]:
-    """Where Python looks for modules, but for what is installed."""
+    """The folders where Python looks for modules, without those of installed packages."""
     installed = (sys.prefix, sys.base_prefix)
     folders = [str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir()]
     return [folder for folder in folders if not folder.startswith(installed)]

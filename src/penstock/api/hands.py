@@ -1,4 +1,5 @@
-"""A controller's hands: it looks at what anybody could look at, and what it asks for waits in the same line."""
+"""The hands of a controller: it reads and asks through `Steering`, as a person does, and its operations wait in the
+same queue."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class SteeringHands:
         try:
             found = self._steering.operations.get(operation)
         except PenstockError:  # only operations that are over are forgotten
-            return Fate.DONE, "it is no longer known"
+            return Fate.DONE, "the operation is no longer known"
         return found.state, found.reason
 
     def tell(self, kind: EventKind, reason: str) -> None:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from penstock.api import request_models as requests
 from penstock.api.gate import Gate, refusal
+from penstock.api.history_request import HistoryRequest
 from penstock.api.prometheus import CONTENT_TYPE, exposition
 from penstock.api.request_models import Problem
 from penstock.errors import PenstockError
@@ -21,14 +22,14 @@ from penstock.monitor.series import By
 from penstock.version import VERSION
 
 Json = dict[str, Any]
-#: The longest that a question waits for an answer: a client asks again.
+#: The most seconds that one request waits for something to happen. A client that wants to wait longer asks again.
 LONGEST_WAIT = 30.0
 MOST_POINTS = 20_000
 #: Far beyond any time that a user means, and within what a database column takes.
 LAST_TIME = 1e11
 LAST_ID = 2**62
 
-#: Everything that is not listed is a request that cannot be carried out as things are: 409.
+#: Error name -> HTTP status. Errors that are not listed mean that the topology cannot do this now: 409.
 STATUS_OF = {
     "NOT_FOUND": 404,
     "UNKNOWN_OPERATOR": 404,
@@ -48,39 +49,31 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in (
         (400, "The request cannot be read."),
-        (401, "Without the right token."),
-        (404, "There is no such thing."),
-        (409, "It cannot be done as things are."),
+        (401, "The request does not have the right token."),
+        (404, "The request names something that does not exist."),
+        (409, "The topology cannot do this now."),
         (413, "The request is too large."),
-        (422, "The request makes no sense."),
+        (422, "A value of the request is wrong."),
         (503, "The statistics store does not answer."),
     )
 }
 
-#: For the description only: the gate has checked it already.
+#: For the OpenAPI description only: the gate has checked the token already.
 _BEARER = HTTPBearer(auto_error=False, description="The token of the running topology.")
-Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it to change.")]
+Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="How many seconds to wait for a change.")]
 Number = Annotated[int, Path(ge=1, le=LAST_ID)]
 Time = Annotated[float, Query(ge=0, le=LAST_TIME, description="Seconds since the epoch.")]
 
 
 class Steerable(Protocol):
-    """What the interface needs: `Steering`, or a double beside it."""
+    """What the interface needs of a running topology: `Steering` has it, and so has a test double."""
 
     def topology(self) -> Json: ...
     def status(self) -> Json: ...
     def snapshot(self) -> Json: ...
     def placement(self) -> Json: ...
     def explain(self, alpha: float | None = None) -> Json: ...
-    def history(
-        self,
-        metrics: Sequence[str],
-        since: float,
-        until: float | None = None,
-        by: By = "operator",
-        operator: str | None = None,
-        points: int = POINTS,
-    ) -> Json: ...
+    def history(self, request: HistoryRequest) -> Json: ...
     def events(self, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Json: ...
     def all_operations(self) -> Json: ...
     def operation(self, number: int, wait: float = 0.0) -> Json: ...
@@ -126,7 +119,7 @@ def interface(steering: Steerable, token: str) -> FastAPI:
 
 
 def _known_parameters(request: Request) -> None:
-    """A parameter that nobody reads is a mistake that nobody would notice."""
+    """Refuse parameters that the route does not have: a caller would not notice that nobody reads them."""
     known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
@@ -137,32 +130,32 @@ def _known_parameters(request: Request) -> None:
 def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.get("/healthz", tags=["reads"], dependencies=[Depends(_known_parameters)])
     async def healthz() -> Json:
-        """Whether it answers; without a thread, so that it does even while all of them wait for something."""
+        """Tell that the interface answers. This needs no thread, so it works even while all threads wait."""
         return {"ok": True}
 
     @app.get("/metrics", tags=["reads"], dependencies=guarded, response_class=Response)
     def metrics() -> Response:
-        """Everything that is measured, for Prometheus."""
+        """All measurements, in the format of Prometheus."""
         return Response(exposition(steering.status()), media_type=CONTENT_TYPE)
 
     @app.get("/v1/topology", tags=["reads"], dependencies=guarded)
     def topology() -> Json:
-        """Operators and streams as declared."""
+        """Operators and streams as the user declared them."""
         return steering.topology()
 
     @app.get("/v1/status", tags=["reads"], dependencies=guarded)
     def status() -> Json:
-        """What runs where, how fast, and what waits."""
+        """What runs where, how fast each operator is, and how many rows wait."""
         return steering.status()
 
     @app.get("/v1/snapshot", tags=["reads"], dependencies=guarded)
     def snapshot() -> Json:
-        """What strategies decide on, with what is not known."""
+        """The snapshot that strategies decide on, with a list of what is not known."""
         return steering.snapshot()
 
     @app.get("/v1/placement", tags=["reads"], dependencies=guarded)
     def placement() -> Json:
-        """Planned, requested and observed."""
+        """The placement as planned, as requested of Spark, and as observed."""
         return steering.placement()
 
     @app.get("/v1/explain", tags=["reads"], dependencies=guarded)
@@ -179,8 +172,8 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
         operator: Annotated[str | None, Query(max_length=200)] = None,
         points: Annotated[int, Query(ge=1, le=MOST_POINTS)] = POINTS,
     ) -> Json:
-        """What was measured, by interval."""
-        return steering.history(metric, since, until, by, operator, points)
+        """What was measured over time, in intervals."""
+        return steering.history(HistoryRequest(metric, since, until, by, operator, points))
 
     @app.get("/v1/events", tags=["reads"], dependencies=guarded)
     def events(
@@ -188,68 +181,68 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         wait: Wait = 0.0,
     ) -> Json:
-        """Everything that happened, after an id."""
+        """The events after an id."""
         return steering.events(after, limit, wait)
 
     @app.get("/v1/operations", tags=["reads"], dependencies=guarded)
     def operations() -> Json:
-        """What was asked for lately, the oldest first."""
+        """The operations that were asked for lately, the oldest first."""
         return steering.all_operations()
 
     @app.get("/v1/operations/{number}", tags=["reads"], dependencies=guarded)
     def operation(number: Number, wait: Wait = 0.0) -> Json:
-        """One of them; waits for its end for so long."""
+        """One operation. The request waits for its end, up to `wait` seconds."""
         return steering.operation(number, wait)
 
 
 def _add_actions(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.post("/v1/scale-out", tags=["actions"], dependencies=guarded)
     def scale_out(body: requests.ScaleOut) -> Json:
-        """More machines, and on them what the strategy decides."""
+        """Add machines. The strategy decides which instances they get."""
         return steering.scale_out(body.machines, body.strategy, body.dry_run)
 
     @app.post("/v1/scale-in", tags=["actions"], dependencies=guarded)
     def scale_in(body: requests.ScaleIn) -> Json:
-        """Fewer machines: so many, or these."""
+        """Remove machines: the named ones, or so many that the strategy chooses."""
         if isinstance(body, requests.ScaleInByName):
             return steering.scale_in(names=body.names, dry_run=body.dry_run)
         return steering.scale_in(body.machines, strategy=body.strategy, dry_run=body.dry_run)
 
     @app.post("/v1/set-instances", tags=["actions"], dependencies=guarded)
     def set_instances(body: requests.SetInstances) -> Json:
-        """An operator's instances: so many in all, or by slot."""
+        """Give an operator so many instances in all, or so many on each slot."""
         if isinstance(body, requests.SetBySlot):
             return steering.set_instances(body.operator, slots=body.slots, dry_run=body.dry_run)
         return steering.set_instances(body.operator, body.count, dry_run=body.dry_run)
 
     @app.post("/v1/move-task", tags=["actions"], dependencies=guarded)
     def move_task(body: requests.MoveTask) -> Json:
-        """One task of a keyed operator, with its state."""
+        """Move one task of a keyed operator, with its state, to another slot."""
         return steering.move_task(body.operator, body.task, body.slot, body.dry_run)
 
     @app.post("/v1/repartition", tags=["actions"], dependencies=guarded)
     def repartition(body: requests.Repartition) -> Json:
-        """The state of a keyed operator in another number of tasks."""
+        """Cut the state of a keyed operator into another number of tasks."""
         return steering.repartition(body.operator, body.tasks, body.dry_run)
 
     @app.post("/v1/operations/{number}/cancel", tags=["actions"], dependencies=guarded)
     def cancel(number: Number) -> Json:
-        """Drop an operation that waits, or have the one under way rolled back."""
+        """Drop an operation that waits, or roll back the operation that is under way."""
         return steering.cancel(number)
 
     @app.post("/v1/pause", tags=["actions"], dependencies=guarded)
     def pause(body: requests.Pause) -> Json:
-        """Sources emit nothing more; what is on its way goes on."""
+        """Let the sources emit nothing more. Rows that they have emitted go on."""
         return steering.pause(body.dry_run)
 
     @app.post("/v1/resume", tags=["actions"], dependencies=guarded)
     def resume(body: requests.Pause) -> Json:
-        """Sources go on."""
+        """Let the sources emit again."""
         return steering.resume(body.dry_run)
 
     @app.post("/v1/stop", tags=["actions"], dependencies=guarded)
     def stop(body: requests.Stop) -> Json:
-        """End the topology; answers at once."""
+        """Stop the topology. The answer comes at once, before the topology has ended."""
         return steering.stop(body.drain, body.dry_run)
 
 

@@ -13,11 +13,12 @@ from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.clock import run_time, shown
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.plans.enacting import Outcome, Status
 
-#: The most that may wait behind the one that is carried out: more is a mistake of some program.
+#: How many operations may wait behind the one that is carried out: more of them are the mistake of a program.
 MOST_WAITING = 16
-#: Operations that can still be asked for after their end.
+#: How many operations are remembered.
 KEPT = 200
 
 
@@ -42,7 +43,8 @@ class Operation:
     proposal: Proposal | None = None
     outcome: Outcome | None = None
     error: PenstockError | None = None
-    #: It is not to go on: asked before each attempt, since between two of them there is nothing to roll back.
+    #: Whether the operation must not go on. Checked before each attempt, because between two attempts there is nothing
+    #: to roll back.
     cancelled: bool = False
 
     def as_json(self, step: str = "") -> dict[str, Any]:
@@ -71,7 +73,7 @@ class Operation:
 
 
 class Operations:
-    """A queue and the thread that works it off, so that nobody who asks has to wait for another."""
+    """A queue of operations and the thread that carries them out, so that no caller waits for another's operation."""
 
     def __init__(
         self,
@@ -84,13 +86,13 @@ class Operations:
         self._carry_out = carry_out
         self._cancel = cancel
         self._step = step
-        #: Hears of every operation that has ended.
+        #: Is called with every operation that has ended.
         self._told = told
         self._clock = clock
         self._changed = threading.Condition()
         self._waiting: deque[Operation] = deque()
         self._known: dict[int, Operation] = {}
-        #: Nothing more is let in.
+        #: Whether new operations are refused.
         self.closing = False
         self._thread = threading.Thread(target=self._work, name="penstock-operations", daemon=True)
         self._thread.start()
@@ -98,13 +100,13 @@ class Operations:
     def submit(
         self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal], cause: str = ""
     ) -> Operation:
-        """Have something done as soon as what was asked for before is done. What it leads to is worked out then."""
+        """Queue an operation. Its proposal is made when its turn comes, after all operations before it."""
         with self._changed:
             if self.closing:
                 raise PenstockError("STOPPING", "the topology is being stopped.", "Start it again to change it.")
             if len(self._waiting) >= MOST_WAITING:
                 raise PenstockError(
-                    "BUSY", f"{len(self._waiting)} requests are waiting already.", "Ask again when they are done."
+                    "BUSY", f"{len(self._waiting)} operations wait already.", "Ask again when they have ended."
                 )
             number = max(self._known, default=0) + 1
             operation = Operation(number, action, dict(arguments), propose, self._clock(), cause)
@@ -130,21 +132,22 @@ class Operations:
 
     @property
     def current(self) -> Operation | None:
-        """The one that is being carried out."""
+        """The operation that is being carried out; None if there is none."""
         with self._changed:
             return next((one for one in self._known.values() if one.state is Fate.RUNNING), None)
 
     def step(self) -> str:
-        """What is being done for it."""
+        """What is being done now for the operation that is carried out."""
         return self._step()
 
     def wait(self, operation: Operation, seconds: float | None = None) -> bool:
-        """Wait for its end; whether it has ended."""
+        """Wait for the end of an operation, up to `seconds`; whether it has ended."""
         with self._changed:
             return self._changed.wait_for(lambda: operation.state.over, seconds)
 
     def cancel(self, number: int) -> Operation:
-        """One that waits never begins; one that is carried out is rolled back, if its step lets go."""
+        """An operation that waits never begins. One that is carried out is rolled back, if its step can be ended
+        early."""
         operation = self.get(number)
         with self._changed:
             if operation.state is Fate.WAITING:
@@ -162,7 +165,8 @@ class Operations:
         return operation
 
     def close(self) -> None:
-        """Let nothing more in, drop what waits, have what is under way rolled back, and wait for that."""
+        """Accept no other operation, drop those that wait, and wait until the one that is carried out is rolled
+        back."""
         with self._changed:
             self.closing = True
             while self._waiting:
@@ -172,7 +176,7 @@ class Operations:
             self._changed.notify_all()
         while self._thread.is_alive():
             if self.current is not None:
-                self._cancel()  # again and again: what is only being decided on now may begin later
+                self._cancel()  # again and again: an operation whose proposal is being made may begin later
             self._thread.join(0.1)
 
     def _work(self) -> None:
@@ -184,6 +188,7 @@ class Operations:
             except PenstockError as problem:
                 operation.error, state = problem, Fate.REFUSED
             except Exception as problem:  # a bug must not end the thread that everybody waits for
+                LOGGER.exception("operation %d, %s, failed", operation.id, operation.action)
                 operation.error, state = _internal(problem), Fate.REFUSED
             with self._changed:
                 self._end(operation, state)

@@ -1,5 +1,5 @@
-"""What may be asked over HTTP: the bodies of actions, checked before anything is done. The OpenAPI description is made
-from these."""
+"""The bodies of actions over HTTP. They are checked before anything is done, and the OpenAPI description is made from
+them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from penstock.monitor.history import WITH_HISTORY
 from penstock.plugins import POLICIES, names, require
 
-#: More than any cluster has: what is above it is a slip of the finger.
+#: More than any cluster has: a larger number is a typing mistake.
 MOST_MACHINES = 1000
 MOST_INSTANCES = 100_000
-#: Each is a state store with files of its own: thousands of them are no use to anybody.
+#: Each task is a state store with files of its own, so more of them only cost time.
 MOST_TASKS = 10_000
 
 
 def _whole(value: object) -> object:
-    """JSON knows one kind of number: 2.0 is a whole one too."""
+    """JSON has one kind of number, so 2.0 is accepted as the whole number 2."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: Comes last in a type: bounds that follow it would not be described.
+#: Must be last in a type: pydantic does not describe bounds that follow it.
 WHOLE = BeforeValidator(_whole)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _known(name: str | None) -> str | None:
-    """Not left to those who carry it out: they may be busy, and would refuse it only when its turn comes."""
+    """Refuse an unknown strategy at once, also while another operation is under way."""
     if name is not None:
         require(POLICIES, name)
     return name
 
 
-#: An unknown one has an error of its own.
+#: An unknown strategy has an error of its own.
 Strategy = Annotated[
     str | None,
     Field(
@@ -43,13 +43,13 @@ Strategy = Annotated[
     ),
     AfterValidator(_known),
 ]
-#: Named in the description, and checked by those who know them.
+#: The description lists the metrics; `HistoryQuery` checks them.
 Metric = Annotated[str, Field(json_schema_extra={"enum": list(WITH_HISTORY)})]
 DryRun = Annotated[bool, Field(description="Return the plan, and change nothing.")]
 
 
 class Request(BaseModel):
-    """No body may have a field that nobody reads: it would be a mistake that nobody notices."""
+    """A body with a field that Penstock does not know is refused: its sender would not notice the mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -61,19 +61,23 @@ class ScaleOut(Request):
 
 
 class ScaleInByNumber(Request):
-    machines: Annotated[int, Field(ge=1, le=MOST_MACHINES, description="How many; the strategy chooses."), WHOLE] = 1
+    machines: Annotated[
+        int, Field(ge=1, le=MOST_MACHINES, description="How many machines; the strategy chooses which."), WHOLE
+    ] = 1
     strategy: Strategy = None
     dry_run: DryRun = False
 
 
 class ScaleInByName(Request):
-    names: Annotated[list[Name], Field(min_length=1, max_length=MOST_MACHINES, description="Which ones.")]
+    names: Annotated[
+        list[Name], Field(min_length=1, max_length=MOST_MACHINES, description="The names of the machines.")
+    ]
     dry_run: DryRun = False
 
 
 class SetNumber(Request):
     operator: Name
-    count: Annotated[int, Field(ge=1, le=MOST_INSTANCES, description="How many in all."), WHOLE]
+    count: Annotated[int, Field(ge=1, le=MOST_INSTANCES, description="How many instances in all."), WHOLE]
     dry_run: DryRun = False
 
 
@@ -81,7 +85,11 @@ class SetBySlot(Request):
     operator: Name
     slots: Annotated[
         dict[Name, Annotated[int, Field(ge=1, le=MOST_INSTANCES), WHOLE]],
-        Field(min_length=1, max_length=MOST_INSTANCES, description="How many on which slot, and none elsewhere."),
+        Field(
+            min_length=1,
+            max_length=MOST_INSTANCES,
+            description="How many instances on which slot; no other slot has any.",
+        ),
     ]
     dry_run: DryRun = False
 
@@ -100,24 +108,26 @@ class MoveTask(Request):
 class Repartition(Request):
     operator: Name
     tasks: Annotated[
-        int, Field(ge=1, le=MOST_TASKS, description="How many in all, each with its share of keys."), WHOLE
+        int, Field(ge=1, le=MOST_TASKS, description="How many tasks in all, each with its share of the keys."), WHOLE
     ]
     dry_run: DryRun = False
 
 
 class Stop(Request):
-    drain: Annotated[bool, Field(description="First let everything that was emitted reach the sinks.")] = True
+    drain: Annotated[bool, Field(description="First let all rows that the sources have emitted reach the sinks.")] = (
+        True
+    )
     dry_run: DryRun = False
 
 
 class Pause(Request):
-    """Pause and resume."""
+    """The body of pause and of resume."""
 
     dry_run: DryRun = False
 
 
 class Problem(BaseModel):
-    """Every mistake has this shape, as in the command line's --json."""
+    """Every error has this shape, as with --json on the command line."""
 
     error: str
     message: str

@@ -16,24 +16,32 @@ import uvicorn
 from penstock.api.discovery import Entry, Running, starting
 from penstock.api.interface import Steerable, interface
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.settings import Settings
 
-#: Seconds that requests which wait for something are given when the interface is closed.
+#: How many seconds requests that still wait for something get when the interface is closed.
 GRACE = 2
 START_SECONDS = 10.0
 
 
-# What goes wrong is answered, and told as an event: it is not for the terminal of whoever runs the topology.
-_LOGGER = logging.getLogger("uvicorn.error")
-_LOGGER.addHandler(logging.NullHandler())
-_LOGGER.propagate = False
+class _IntoPenstocksLog(logging.Handler):
+    """Problems of the web server go to Penstock's log, not to the terminal of whoever runs the topology."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        LOGGER.handle(record)
+
+
+_OF_THE_SERVER = logging.getLogger("uvicorn.error")
+_OF_THE_SERVER.addHandler(_IntoPenstocksLog())
+_OF_THE_SERVER.propagate = False
 
 
 @contextmanager
 def served(
     steering: Steerable, topology: str, state: str, settings: Settings, entry: Entry | None = None
 ) -> Iterator[Running]:
-    """Open until the block is left, and found under the entry that the topology has from its start, or its own one."""
+    """Serve the interface until the block is left. Clients find it under `entry`, which the topology has from its
+    start, or under a new entry."""
     token = secrets.token_urlsafe(32)
     with _listening(settings.control_host, settings.control_port) as listener:
         config = uvicorn.Config(

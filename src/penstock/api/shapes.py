@@ -1,4 +1,4 @@
-"""Plans, proposals and outcomes as JSON: the one shape in which they leave Penstock."""
+"""Plans, proposals and outcomes as JSON, in the one shape that all interfaces use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The one place outside the engine that starts it. Everybody else gets a `RunningTopology`.
+"""The one place outside the engine that starts the engine. All other code gets a `RunningTopology`.
 
-Spark is loaded when something is started, and not before.
+Spark is loaded when a topology is started, and not before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.topology.definition import TopologyDefinition
 
 
 def _silently(_: str) -> None:
-    """Nobody waits to be told."""
+    """Used where nobody shows the progress of the start."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def steered(
     goal: Goal | None = None,
     entry: Entry | None = None,
 ) -> Iterator[Steering]:
-    """Until the block is left; what is being changed then is rolled back first."""
+    """Steer a run until the block is left; an operation that is under way then is rolled back first."""
     steering = Steering(run, cluster_kind, request_stop)
     with ExitStack() as until_the_end:
         until_the_end.callback(steering.close)
@@ -33,7 +33,7 @@ def steered(
 
 
 def found_from_the_start(topology: str, settings: Settings, own_process: bool) -> AbstractContextManager[Entry | None]:
-    """Until the block is left others find the topology, whether or not it can be steered yet."""
+    """Other processes find the topology until the block is left, even before it can be steered."""
     return starting(topology, own_process) if settings.control == "on" else nullcontext()
 
 

@@ -1,8 +1,8 @@
-"""Rates as they would be if nobody waited for a slow operator.
+"""Rates as they would be without back-pressure, where no operator waits for a slow one.
 
-Storm of the papers' time had no back-pressure: what a slow operator could not take piled up before it, and its input
-showed it. Where producers are throttled, the input of every operator equals what it executes, and only the source has
-more to do than it does, which is not the cause.
+Storm of the papers' time had no back-pressure: rows that a slow operator could not take piled up in front of it, so its
+input rate showed that it was slow. Penstock throttles producers, so the input rate of every operator equals its
+processing rate, and only the source has more to do than it does; but the source is not the cause.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from penstock.strategies.load import Load
 
 
 def without_back_pressure(load: Load, held_back: Collection[str]) -> Load:
-    """The load, with operators that wait for those behind them at the rate that their input and they themselves could
-    give; and so for those that would then get more than they do, as far as it is known what they could do."""
+    """The load without back-pressure. An operator in `held_back` waits for the operators behind it; it gets the rate
+    that its input and its capacity allow. Operators that would then get more rows also get a higher rate, if their
+    capacity is known."""
     if not held_back:
         return load
     operators = list(load.operators)

@@ -1,4 +1,4 @@
-"""What a scaling operation brought and what it cost, measured some time after its end and told as an event."""
+"""The effect of a scaling operation on the throughput, measured some time after its end and told as an event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURED = ("scale-out", "scale-in", "set-instances")
 
 @dataclass(frozen=True)
 class EndedOperation:
-    """An operation that was done: what of it matters here."""
+    """What the measurement needs to know of an operation that is done."""
 
     id: int
     action: str
@@ -29,12 +29,12 @@ class EndedOperation:
 
 
 class MeasuredTopology(Identity, Measurements, Events, Protocol):
-    """What an effect is measured on."""
+    """What the measurement needs of a running topology."""
 
 
 class Effects:
-    """Hears of the operations of one topology, and tells the effect of each as an event. The effect of an operation
-    that has just ended when the topology stops is measured with the batches that there are."""
+    """Measures the operations of one topology. If the topology stops soon after an operation, the effect is measured
+    with the batches that there are."""
 
     def __init__(self, run: MeasuredTopology) -> None:
         self._run = run

@@ -1,7 +1,7 @@
-"""What a user wants of a topology that scales by itself, and what that asks for now. Pure: no clock, no Spark.
+"""The goal of a topology that scales by itself, and which change the goal asks for now. Pure: no clock, no Spark.
 
-The two service levels are the future work of Stela's thesis: a throughput to be held with as few machines as possible,
-and as much throughput as so many machines can give.
+Stela's thesis names two service levels as future work: hold a throughput with as few machines as possible, or reach as
+much throughput as a number of machines can give.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
 from penstock.strategies.stela.congestion import congested
 
-#: A throughput that is this little below what is required counts as met: rates are measured, and fluctuate.
+#: A throughput that is below the required one by at most this share counts as reached: measured rates fluctuate.
 TOLERANCE = 0.05
-#: A machine goes only if the others' cores would then be used no more than this.
+#: A machine is removed only if the cores of the others would then be used by at most this share.
 MOST_USED = 0.8
 
 
 @dataclass(frozen=True)
 class Goal:
-    """At least one of the two is given."""
+    """A throughput to hold, the most machines to use, or both."""
 
-    #: Rows a second at the sinks, weighted, to be held with as few machines as possible.
+    #: Rows a second at all sinks, weighted. The topology holds them with as few machines as possible.
     throughput: float | None = None
-    #: The most machines; without a throughput, all of them are to be used as long as that helps.
+    #: The most machines. Without a throughput, the topology uses all of them as long as that helps.
     machines_max: int | None = None
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Goal:
         if self.machines_max is not None and self.machines_max < 1:
             raise PenstockError("BAD_GOAL", f"machines_max is {self.machines_max}.", "Allow at least 1 machine.")
         if self.throughput is None and self.machines_max is None:
-            raise PenstockError("BAD_GOAL", "the goal is empty.", "Give a throughput, or the most machines.")
+            raise PenstockError("BAD_GOAL", "the goal is empty.", "Give a throughput, or the most machines, or both.")
 
     def __str__(self) -> str:
         parts = [f"{self.throughput:,.0f} rows/s"] if self.throughput is not None else ["as many rows/s as possible"]
@@ -66,7 +66,7 @@ Wish = Stay | Grow | Shrink
 
 
 def require_machines(goal: Goal | None, cluster_kind: str) -> None:
-    """Refuse a goal where there are no machines to be had."""
+    """Refuse a goal on a cluster that cannot get other machines."""
     if goal is not None and cluster_kind == "local":
         raise PenstockError(
             "BAD_GOAL", "a local cluster is one machine, so it cannot scale.", "Choose --cluster standalone."
@@ -74,54 +74,60 @@ def require_machines(goal: Goal | None, cluster_kind: str) -> None:
 
 
 def settings_for(goal: Goal | None, settings: Settings) -> Settings:
-    """Who scales operators one by one needs them apart: in a chain they all have the same instances."""
+    """The settings of a run with this goal. Chaining is off, because all operators of a chain have the same instances
+    and could not be scaled one by one."""
     return settings if goal is None else replace(settings, chaining="off")
 
 
 def rules_for(goal: Goal, rules: Rules) -> Rules:
-    """Where a throughput is to be held, an operator is too slow as soon as it lacks what may not be lacking: with the
-    papers' alpha, one that gives a sixth too little would pass for fast enough."""
+    """The rules for this goal. To hold a throughput, an operator must count as congested as soon as it is slower than
+    TOLERANCE allows; with the papers' alpha of 1.2, an operator that is a sixth too slow would not count."""
     if goal.throughput is None:
         return rules
     return replace(rules, alpha=min(rules.alpha, 1 / (1 - TOLERANCE)))
 
 
 def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wish:
-    """One machine at a time: what the next one brings is measured before another is asked for."""
+    """The change that the goal asks for now. Machines are added one at a time: the effect of one is measured before the
+    next one is asked for."""
     machines = len(snapshot.cluster.machines)
     if goal.machines_max is not None and machines > goal.machines_max:
-        return Shrink(machines - goal.machines_max, f"{machines} machines are more than {goal.machines_max}")
+        return Shrink(
+            machines - goal.machines_max,
+            f"the topology has {machines} machines, more than the {goal.machines_max} that the goal allows",
+        )
     slow = [one.name for one, full in zip(load.operators, congested(load, rules), strict=True) if full]
     if goal.throughput is None:
         if slow:
-            return Grow(1, f"more throughput is wanted; congested: {', '.join(slow)}")
-        return Stay("more throughput is wanted, but nothing is congested: the sources offer no more")
+            return Grow(1, f"the goal is more throughput; these operators are congested: {', '.join(slow)}")
+        return Stay("the goal is more throughput, but no operator is congested: the sources offer no more rows")
     now, required = load.throughput, goal.throughput
     if now >= required * (1 - TOLERANCE):
-        return _fewer(snapshot, slow, f"{now:,.0f} rows/s are what is required")
-    why = f"{now:,.0f} rows/s are below the {required:,.0f} that are required"
+        return _fewer(snapshot, slow, f"the throughput of {now:,.0f} rows/s reaches the goal")
+    why = f"the throughput of {now:,.0f} rows/s is below the goal of {required:,.0f}"
     if slow:
-        return Grow(1, f"{why}; congested: {', '.join(slow)}")
-    return _fewer(snapshot, slow, f"{why}, but nothing is congested: the sources offer no more")
+        return Grow(1, f"{why}; these operators are congested: {', '.join(slow)}")
+    return _fewer(snapshot, slow, f"{why}, but no operator is congested: the sources offer no more rows")
 
 
 def _fewer(snapshot: Snapshot, slow: Sequence[str], why: str) -> Wish:
     if len(snapshot.cluster.machines) == 1:
-        return Stay(f"{why}, and the cluster has one machine only")
+        return Stay(f"{why}, and the cluster has only one machine")
     if slow:
         return Stay(f"{why}, and operators are congested: no machine can be removed")
     used = _cores_used(snapshot)
     if used is None:
-        return Stay(f"{why}; the use of the machines is not known, so none is removed")
+        return Stay(f"{why}; it is not known how busy the machines are, so none is removed")
     cores = sum(slot.cores for slot in snapshot.cluster.slots)
     left = cores - max(sum(slot.cores for slot in machine.slots) for machine in snapshot.cluster.machines)
     if used > MOST_USED * left:
-        return Stay(f"{why}; {used:.1f} cores are used, too many for the {left} that would be left")
-    return Shrink(1, f"{why}; {used:.1f} cores are used, and {left} would be left")
+        return Stay(f"{why}; {used:.1f} cores are busy, too many to remove a machine and leave {left} cores")
+    return Shrink(1, f"{why}; {used:.1f} cores are busy, so {left} cores are enough")
 
 
 def _cores_used(snapshot: Snapshot) -> float | None:
-    """CPU time of all operators; where only their busy time is known, that."""
+    """How many cores all operators use, by their CPU time, or by their busy time where no CPU time is known. None if
+    neither is known of an operator."""
     total = 0.0
     for one in snapshot.operators.values():
         share = one.cpu_utilisation if one.cpu_utilisation is not None else one.utilisation

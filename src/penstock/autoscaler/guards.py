@@ -1,5 +1,5 @@
-"""What may keep a proposal from being carried out. A guard is a function that answers with its reason, or with an empty
-text. A controller has a list of them, which can be read and extended: `controller.guards.append(not_at_night)`."""
+"""Guards may veto a proposal. A guard is a function that answers with its reason against the proposal, or with an empty
+text. A controller has a list of guards, which can be read and extended: `controller.guards.append(not_at_night)`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ def not_while_paused(_: Proposal, view: View) -> str:
 
 
 def one_at_a_time(_: Proposal, view: View) -> str:
-    return f"{view.under_way} is under way" if view.under_way else ""
+    return f"the operation {view.under_way} is under way" if view.under_way else ""
 
 
 @dataclass(frozen=True)
 class Cooldown:
-    """After an operation, its effect has to show before the next one."""
+    """After an operation, so many seconds pass before the next one, so that the effect of the first can be measured."""
 
     seconds: float
 
     def __call__(self, _: Proposal, view: View) -> str:
-        if view.last_ended is None or view.now >= view.last_ended + self.seconds:
+        left = 0.0 if view.last_ended is None else view.last_ended + self.seconds - view.now
+        if left <= 0:
             return ""
-        return f"cooling down for another {view.last_ended + self.seconds - view.now:.0f} s"
+        return f"the last operation ended a moment ago; the next one may begin in {left:.0f} s"
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Never more machines than the user allows; None is as many as one likes."""
+    """The topology never gets more machines than the goal allows; None is no bound."""
 
     machines_max: int | None
 
@@ -44,23 +45,24 @@ class Quota:
         more = machines_more(proposal.plan) - machines_fewer(proposal.plan)
         if self.machines_max is None or more <= 0 or view.machines + more <= self.machines_max:
             return ""
-        return f"{view.machines} machines are there, and {self.machines_max} are the most"
+        return f"the topology has {view.machines} machines, and the goal allows {self.machines_max}"
 
 
 @dataclass(frozen=True)
 class RefusedLately:
-    """After a proposal was refused, no other one is asked for at once: it would be refused again."""
+    """After a proposal was refused, no other one is asked for within so many seconds: it would be refused again."""
 
     seconds: float
 
     def __call__(self, _: Proposal, view: View) -> str:
         refused = [one.at for one in view.history if one.fate is Fate.REFUSED]
-        return "it was refused a moment ago" if refused and view.now < refused[-1] + self.seconds else ""
+        return "the last proposal was refused a moment ago" if refused and view.now < refused[-1] + self.seconds else ""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """A machine that was missed as soon as it was gone is not given back for so long, twice as long each time."""
+    """If the topology needed another machine right after one was removed, no machine is removed for so many seconds.
+    Each time this happens again, the time doubles."""
 
     seconds: float
 
@@ -76,11 +78,11 @@ class Regret:
                 regretted_at = one.at
             gave_back = machines_fewer(one.proposal.plan) > 0
         regretted = regretted_at is not None and view.now < regretted_at + seconds
-        return "it was missed when it was given back the last time" if regretted else ""
+        return "the topology needed another machine right after one was removed the last time" if regretted else ""
 
 
 def guards_for(goal: Goal, settings: Settings) -> list[Guard]:
-    """Those of a controller, in the order in which they are asked."""
+    """The guards of a controller, in the order in which it asks them."""
     seconds = settings.cooldown_seconds
     return [
         not_while_paused,

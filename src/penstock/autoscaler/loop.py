@@ -12,20 +12,21 @@ from penstock.autoscaler.guards import Guard, first_veto
 from penstock.autoscaler.policy import Decided, Fate, Policy, View, decide
 from penstock.autoscaler.proposals import Nothing, Proposal, in_words
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
 
-#: Decisions that a policy is shown again.
+#: How many of its earlier decisions a policy sees.
 REMEMBERED = 1000
 
 
 class Hands(Protocol):
-    """What the loop looks and acts with."""
+    """What the controller reads and acts with."""
 
     def look(self, history: tuple[Decided, ...]) -> View:
-        """Everything about the topology at this moment, on one snapshot."""
+        """The view of the topology at this moment, taken from one snapshot."""
 
     def carry_out(self, proposal: Proposal) -> int:
-        """Ask for the proposal's plan; the number of the operation. Refused with a named error."""
+        """Ask for the plan of a proposal; returns the number of the operation. A refusal is a named error."""
 
     def fate(self, operation: int) -> tuple[Fate, str]:
         """What became of an operation so far, and why."""
@@ -34,17 +35,18 @@ class Hands(Protocol):
 
 
 class Controller:
-    """`step` is one round; as a context manager it goes round in a thread of its own, every so many seconds."""
+    """Scales one topology. `step` is one round; as a context manager, the controller makes a round every so many
+    seconds in a thread of its own."""
 
     def __init__(self, name: str, policy: Policy, hands: Hands, guards: Iterable[Guard], every: float) -> None:
         self.name = name
-        #: Asked in this order; the first reason counts.
+        #: The guards are asked in this order, and the first veto counts.
         self.guards = list(guards)
         self._policy = policy
         self._hands = hands
         self._every = every
         self._history: deque[Decided] = deque(maxlen=REMEMBERED)
-        #: What was told last, by kind.
+        #: The last text that was told, by kind of event.
         self._told: dict[EventKind, str] = {}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_round, name="penstock-controller", daemon=True)
@@ -63,7 +65,7 @@ class Controller:
             self._tell(EventKind.VETO, f"{refusal.name}: {refusal.message}")
 
     def history(self) -> tuple[Decided, ...]:
-        """What was decided so far, with what has become of it by now."""
+        """The earlier decisions, with what has become of each by now."""
         for index, one in enumerate(self._history):
             if one.operation is not None and not one.fate.over:
                 fate, reason = self._hands.fate(one.operation)
@@ -71,7 +73,7 @@ class Controller:
         return tuple(self._history)
 
     def _act(self, proposal: Proposal, now: float) -> None:
-        self._told = {}  # what is done is told each time
+        self._told = {}  # a decision to act is told each time
         because = proposal.reasons[0] if proposal.reasons else proposal.plan.reason
         self._tell(EventKind.DECISION, f"{in_words(proposal.plan)}: {because}")
         try:
@@ -87,7 +89,8 @@ class Controller:
             self._tell(EventKind.DECISION, f"nothing to change: {answer.reason}")
 
     def _tell(self, kind: EventKind, reason: str) -> None:
-        """Nobody wants to read every ten seconds that there is nothing to do: figures apart, only what is new."""
+        """Enter an event, unless the last one of its kind had the same text apart from figures: nobody wants to read
+        every ten seconds that there is nothing to do."""
         news = "".join(letter for letter in reason if not letter.isdigit())
         if news != self._told.get(kind):
             self._told[kind] = news
@@ -98,7 +101,8 @@ class Controller:
             try:
                 self.step()
             except Exception as problem:  # a mistake in one round must not end all that follow
-                self._tell(EventKind.FAULT, f"the controller could not look: {type(problem).__name__}: {problem}")
+                LOGGER.exception("a round of the controller failed")
+                self._tell(EventKind.FAULT, f"a round of the controller failed: {type(problem).__name__}: {problem}")
 
     def __enter__(self) -> Controller:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""From a snapshot to the load that scaling strategies decide on, or a named error that says what is not known."""
+"""The load that strategies decide on, made from a snapshot. If rates are missing, a named error says which."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
 from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.topology.definition import Keyed, Operator, Sink, Source
 
-#: What a snapshot calls itself where the whole of it is too young.
+#: The subject of the gap in a snapshot whose window is too young.
 _WINDOW = "window"
 
 
 def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
-    """All rates as measured, but for operators that wait for those behind them (`back_pressure`).
+    """All rates as measured, except of operators that wait for those behind them (`back_pressure`).
 
-    An operator that was not heard of makes it INCOMPLETE_SNAPSHOT, and so does a window that is too young: unless
-    somebody asks for a decision now, who is told how young it is (`youth`)."""
+    INCOMPLETE_SNAPSHOT is raised if nothing was measured of an operator, or if the window is too young. With
+    `on_demand`, because a person asked for a decision now, a young window is enough, and `youth` says how young."""
     missing = [gap for gap in snapshot.gaps if gap.grave and not (on_demand and gap.subject == _WINDOW)]
     rateless = [name for name, one in snapshot.operators.items() if one.rate is None]
     if missing or rateless:
@@ -31,18 +31,18 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
         StreamLoad(stream.producer, stream.consumer, stream.emit_rate or 0.0) for stream in snapshot.streams.values()
     )
     held_back = {name for name, one in snapshot.operators.items() if one.held_back}
-    held_back |= {name for chain in snapshot.chains for name in chain}  # they go at the pace of all of them together
+    held_back |= {name for chain in snapshot.chains for name in chain}  # operators of a chain have one pace
     return without_back_pressure(Load(_operators(snapshot), streams), held_back)
 
 
 def bare_load(snapshot: Snapshot) -> Load:
-    """The graph without rates, for strategies that look at nothing else."""
+    """The graph without rates, for strategies that need no rates."""
     operators = tuple(OperatorLoad(one.name, 0.0, most_instances=_most(one)) for one in snapshot.definition.operators)
     return Load(operators, tuple(StreamLoad(one.producer, one.consumer, 0.0) for one in snapshot.streams.values()))
 
 
 def youth(snapshot: Snapshot) -> str:
-    """A note on a window that is too young for decisions nobody asked for; empty if it is not."""
+    """A note that the window of a snapshot is young; empty if it is long enough."""
     young = [gap.reason for gap in snapshot.gaps if gap.grave and gap.subject == _WINDOW]
     return f"decided on {snapshot.at - snapshot.since:.0f} s of measurements: {young[0]}" if young else ""
 
@@ -65,7 +65,8 @@ def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
 
 
 def _capacity(one: OperatorSnapshot, longest_batch: float | None) -> float | None:
-    """What all instances could do under full load: what they do while they are busy, less what micro-batches cost."""
+    """How many rows a second all instances could execute under full load: their rate while busy, less the overhead of
+    micro-batches."""
     if one.capacity is None:
         return None
     busy = one.capacity * max(one.instances, 1)

@@ -1,5 +1,5 @@
-"""Penstock's own policies: each asks what the goal wants (machines more or fewer, or nothing), or takes what somebody
-has asked for, and has one of the strategies of Stela's papers say what is to run where then."""
+"""Penstock's own policies. Each takes the request of a person, or asks the goal whether machines are to be added or
+removed, and then asks one of the strategies of Stela's papers what is to run where."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from penstock.autoscaler.measured_load import bare_load, youth
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal
 from penstock.plans.plan import AddMachine, Plan, RemoveMachine, diff
-from penstock.strategies.decision import Decision, DoesNotFit, Outcome, outcome_as_json
+from penstock.strategies.decision import Decision, DoesNotFit, StrategyAnswer, answer_as_json
 from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 
 
 class MachinePolicy:
-    """One machine at a time towards the goal, or as many as were asked for; what runs there, the strategy decides."""
+    """Adds or removes machines: those that a person asked for, or one at a time towards the goal. The strategy decides
+    which instances run where."""
 
     def __init__(self, strategy: str) -> None:
         self._strategy = STRATEGIES[strategy]
@@ -35,14 +36,14 @@ class MachinePolicy:
         if isinstance(wanted, Shrink):
             if wanted.machines >= len(cluster.machines):
                 return _last_machine(wanted.machines, cluster.names)
-            outcome = self._strategy.scale_in(load, placement, cluster, wanted.machines, rules)
+            answer = self._strategy.scale_in(load, placement, cluster, wanted.machines, rules)
         else:
             coming = view.coming(wanted.machines)
             if isinstance(coming, Nothing):
                 return coming
             cluster = coming.cluster
-            outcome = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
-        return _answer(outcome, view, wanted, note, len(cluster.machines))
+            answer = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
+        return _answer(answer, view, wanted, note, len(cluster.machines))
 
 
 def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
@@ -50,7 +51,7 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
     if view.request is not None:
         return view.request, rules
     if view.goal is None:
-        return Nothing("nobody has set a goal or asked for machines"), rules
+        return Nothing("the topology has no goal, and nobody has asked for machines"), rules
     if isinstance(view.load, Nothing):
         return view.load, rules
     rules = rules_for(view.goal, rules)
@@ -58,34 +59,34 @@ def _wanted(view: View) -> tuple[Grow | Shrink | Nothing, Rules]:
     return Nothing(found.reason) if isinstance(found, Stay) else found, rules
 
 
-def _answer(outcome: Outcome, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
-    """`machines` are those that there are beside the ones that come."""
-    because = f"{outcome.strategy}: {outcome.reason}"
-    if isinstance(outcome, DoesNotFit):
+def _answer(answer: StrategyAnswer, view: View, wanted: Grow | Shrink, note: str, machines: int) -> Answer:
+    """The policy's answer from that of the strategy; `machines` is how many there are without those that are added."""
+    because = f"{answer.strategy}: {answer.reason}"
+    if isinstance(answer, DoesNotFit):
         hint = "Ask for more machines, or raise the setting slot_instances."
-        return Nothing(f"{because} ({outcome.missing} too many).", "SLOT_FULL", hint, note)
-    if not isinstance(outcome, Decision):
+        return Nothing(f"{because} ({answer.missing} too many).", "SLOT_FULL", hint, note)
+    if not isinstance(answer, Decision):
         return Nothing(because, note=note)
     actions = (
-        *(AddMachine(machine) for machine in outcome.added),
-        *diff(view.snapshot.placement, outcome.placement),
-        *(RemoveMachine(name) for name in outcome.removed),
+        *(AddMachine(machine) for machine in answer.added),
+        *diff(view.snapshot.placement, answer.placement),
+        *(RemoveMachine(name) for name in answer.removed),
     )
-    predictions = [Prediction("machines", float(machines + len(outcome.added) - len(outcome.removed)))]
-    if outcome.projected is not None:
-        predictions.append(Prediction("throughput", outcome.projected.throughput))
+    predictions = [Prediction("machines", float(machines + len(answer.added) - len(answer.removed)))]
+    if answer.projected is not None:
+        predictions.append(Prediction("throughput", answer.projected.throughput))
     return Proposal(
         Plan(actions, because),
         tuple(reason for reason in (wanted.reason, because) if reason),
         tuple(predictions),
-        decision=outcome_as_json(outcome),
+        decision=answer_as_json(answer),
         note=note,
     )
 
 
 def _last_machine(machines: int, names: tuple[str, ...]) -> Nothing:
-    reason = f"{machines} of the machines ({', '.join(names)}) cannot go: none would be left."
-    return Nothing(reason, "LAST_MACHINE", "Ask for fewer.")
+    reason = f"{machines} of the machines ({', '.join(names)}) cannot be removed: no machine would be left."
+    return Nothing(reason, "LAST_MACHINE", "Ask to remove fewer machines.")
 
 
 stela = partial(MachinePolicy, "stela")

@@ -1,13 +1,12 @@
-"""The door of policies: a policy gets a view of a running topology and answers with nothing, or with a proposal.
+"""The protocol of policies: a policy gets a view of a running topology and answers with `Nothing` or with a `Proposal`.
 
-A policy is pure: the same view gets the same answer. It reads no clock and changes nothing; what it remembers of its
-own decisions is in the view. A package registers its own as an entry point of the group penstock.policies (see
+A policy is pure: the same view gets the same answer. It reads no clock and changes nothing; its own earlier decisions
+are in the view. A package registers its own as an entry point of the group penstock.policies (see
 penstock.plugins), and users name it: `penstock run --strategy NAME`, `penstock scale-out --strategy NAME`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,11 +18,10 @@ from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.strategies.load import Load
-
-log = logging.getLogger(__name__)
 
 
 class Fate(StrEnum):
@@ -46,7 +44,7 @@ class Fate(StrEnum):
 class Decided:
     """A proposal that passed all guards, and what became of it."""
 
-    #: By the view's `now`.
+    #: The time of the decision: the view's `now`.
     at: float
     proposal: Proposal
     fate: Fate = Fate.WAITING
@@ -58,41 +56,43 @@ class Decided:
 
 @dataclass(frozen=True)
 class Coming:
-    """Machines that could come, and the cluster that they would come to: without slots that wait for work and would be
-    counted as theirs."""
+    """The machines that could come, and the cluster that they would come to. Idle slots that would be taken in as slots
+    of the new machines are not in that cluster."""
 
     machines: tuple[Machine, ...]
     cluster: Cluster
 
 
 def none_can_come(_: int) -> Coming | Nothing:
-    return Nothing("no machine can come.", "FIXED_MACHINES", "Choose a cluster whose machines can be changed.")
+    return Nothing(
+        "this cluster cannot get other machines.", "FIXED_MACHINES", "Choose a cluster whose machines can be changed."
+    )
 
 
 @dataclass(frozen=True)
 class View:
     """All that a policy and its guards look at, taken at one moment."""
 
-    #: The placement is the planned one: a slot that is lost for a moment is no reason to decide for another for good.
+    #: Its placement is the planned one: a slot that is lost for a moment does not change the plan.
     snapshot: Snapshot
-    #: The graph with its rates, as if nobody waited for a slow operator; or why the rates are not known.
+    #: The graph with its rates, as they would be without back-pressure; or why the rates are not known.
     load: Load | Nothing
     settings: Settings = field(default_factory=Settings)
-    #: What is to be reached; None where nobody has said so.
+    #: The goal of the topology; None if it has none.
     goal: Goal | None = None
-    #: What somebody has asked for now: then it is decided on that, and not on the goal.
+    #: What a person has asked for now; the policy then decides on that and not on the goal.
     request: Grow | Shrink | None = None
-    #: The policy's own decisions, the oldest first.
+    #: The policy's own earlier decisions, the oldest first.
     history: tuple[Decided, ...] = ()
-    #: So many machines that could come, as they would be called; or why none can.
+    #: Gives so many machines that could come, under the names that they would have; or why none can come.
     coming: Callable[[int], Coming | Nothing] = field(default=none_can_come, repr=False, compare=False)
-    #: The time of the run.
+    #: When the view was taken, in run time.
     now: float = 0.0
     #: The operation that is under way, whoever asked for it; empty if none is.
     under_way: str = ""
     #: When the last operation ended; None if there was none.
     last_ended: float | None = None
-    #: Whether the sources are held: nothing that is measured then says anything about demand.
+    #: Whether the sources are paused: measurements then say nothing about demand.
     paused: bool = False
 
     @property
@@ -102,8 +102,10 @@ class View:
 
 @runtime_checkable
 class Policy(Protocol):
+    """A class that decides from a view whether anything is to change."""
+
     def decide(self, view: View) -> Answer:
-        """What to change now, or why nothing."""
+        """A proposal to change something now, or why nothing is to change."""
 
 
 class Supply(Protocol):
@@ -114,12 +116,12 @@ class Supply(Protocol):
 
 
 def view_of(snapshot: Snapshot, settings: Settings, supply: Supply, request: Grow | Shrink | None = None) -> View:
-    """A view on one snapshot, without a goal. Who asks for something now gets an answer on a young window too."""
+    """A view of one snapshot, without a goal. A request is also answered on a window that is still young."""
 
     def coming(count: int) -> Coming | Nothing:
         try:
             machines = supply.upcoming(count)
-            # Slots that wait for work are taken in as the new machines: they are not there a second time.
+            # Idle slots are taken in as slots of the new machines, so they must not count twice.
             idle = supply.idle(set(snapshot.cluster.slots) - snapshot.placement.slots)
         except PenstockError as refusal:
             return Nothing.of(refusal)
@@ -145,14 +147,14 @@ def policy(name: str) -> Policy:
 
 
 def decide(name: str, decider: Policy, view: View) -> Answer:
-    """What a policy answers, with its name on it and the placement that it was decided on. A plan that changes nothing
-    is nothing; a named error is a refusal, and any other error is the policy's mistake: POLICY_FAILED."""
+    """The answer of a policy, with the policy's name and the placement that it decided on. A plan without actions
+    becomes `Nothing`, and so does a named error. Any other error is a mistake of the policy: POLICY_FAILED."""
     try:
         answer = decider.decide(view)
     except PenstockError as refusal:
         return Nothing.of(refusal)
     except Exception as problem:
-        log.exception("the policy %s failed", name)
+        LOGGER.exception("the policy %s failed", name)
         text = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
         raise _failed(name, f"it raised {text}") from problem
     if isinstance(answer, Nothing):

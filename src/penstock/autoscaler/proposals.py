@@ -1,5 +1,5 @@
-"""What a policy answers: that nothing is to change, or a plan with its reasons and what is expected of it. Values only:
-that something does not fit is an answer too, and becomes an error only where a person is told."""
+"""What a policy answers: `Nothing`, or a `Proposal` with a plan, its reasons and its predictions. These are values:
+that a plan does not fit is an answer too, and becomes an error only for a person who asked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetIn
 
 @dataclass(frozen=True)
 class Nothing:
-    """Nothing is to change, and why. Where that is because something cannot be done, `error` is the name of the error
-    that a person who asked for it is told, with what to do instead."""
+    """Nothing is to change, and why. If the reason is that something cannot be done, `error` is the name of the error
+    for a person who asked for it, and `hint` says what to do instead."""
 
     reason: str
     error: str = ""
     hint: str = ""
-    #: What the person who asked should know about it.
+    #: What a person who asked should know about the answer.
     note: str = ""
 
     @staticmethod
@@ -28,13 +28,13 @@ class Nothing:
         return Nothing(refusal.message, refusal.name, refusal.hint)
 
     def as_error(self) -> PenstockError:
-        """For where a person is told; only of one that has an error."""
+        """The error for a person who asked; only if `error` has a name."""
         return PenstockError(self.error, self.reason, self.hint)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is expected after a plan was carried out, so that it can be compared with what is measured then."""
+    """What a proposal expects of a metric after its plan was carried out, to be compared with the measurement then."""
 
     #: A name of monitor/metric.py, or "throughput" (rows a second at all sinks, weighted) or "machines".
     metric: str
@@ -45,19 +45,19 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan and why it is that one. The plan may change machines, instances and tasks."""
+    """A plan with the reasons for it. The plan may change machines, instances and tasks."""
 
     plan: Plan
-    #: The first one is told first: what is lacking. Others say why it is this plan.
+    #: The first reason says why anything is to change; the others say why it is this plan.
     reasons: tuple[str, ...] = ()
     predictions: tuple[Prediction, ...] = ()
-    #: The name of the policy that decided; empty where a person said what is to be done.
+    #: The name of the policy that decided; empty if a person asked for this very plan.
     strategy: str = ""
     #: The policy's steps with their figures, plain enough for JSON.
     decision: Mapping[str, Any] = field(default_factory=dict)
-    #: What the person who asked should know about it.
+    #: What a person who asked should know about the answer.
     note: str = ""
-    #: The placement that it was decided on; None if it leads to the same from everywhere.
+    #: The placement that the policy decided on; None if the plan is right for every placement.
     before: Placement | None = None
 
 
@@ -65,15 +65,17 @@ Answer = Nothing | Proposal
 
 
 def machines_more(plan: Plan) -> int:
+    """How many machines the plan adds."""
     return sum(isinstance(action, AddMachine) for action in plan.actions)
 
 
 def machines_fewer(plan: Plan) -> int:
+    """How many machines the plan removes."""
     return sum(isinstance(action, RemoveMachine) for action in plan.actions)
 
 
 def action_of(plan: Plan) -> str:
-    """What an operation is called that carries the plan out: as if a person had asked for it."""
+    """The name of the operation that carries the plan out: the command that a person would give."""
     kinds = {type(action) for action in plan.actions}
     by_kind = ((AddMachine, "scale-out"), (RemoveMachine, "scale-in"), (SetTasks, "repartition"))
     found = next((name for kind, name in by_kind if kind in kinds), "")

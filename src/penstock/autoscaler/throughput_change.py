@@ -1,4 +1,4 @@
-"""What a scaling operation did to the throughput, from a timeline of points: pure functions, no clock.
+"""The effect of a scaling operation on the throughput, from a timeline of points: pure functions, no clock.
 
 A point at t is the throughput since the point before it, so it stands for the time between the two.
 """
@@ -26,7 +26,8 @@ class ThroughputPoint:
 
 @dataclass(frozen=True)
 class ThroughputChange:
-    """Rates in rows a second, times in seconds from the start of the operation; None: not within the timeline."""
+    """Rates are rows a second, times are seconds from the start of the operation. None means: not within the
+    timeline."""
 
     before: float
     after: float
@@ -34,14 +35,14 @@ class ThroughputChange:
     convergence: float | None
     #: The thesis, section 7.2: the same within one standard deviation.
     convergence_sigma: float | None
-    #: Ours, stricter: from here on to the end of the timeline no point is more than 5% off.
+    #: Penstock's own, stricter: from here on to the end of the timeline no point is more than 5% off.
     settled: float | None
     time_at_zero: float
     time_below: float
 
 
 def throughput_change(timeline: Sequence[ThroughputPoint], start: float, window: float) -> ThroughputChange:
-    """The operation began at `start`; the last `window` seconds before it, and of the timeline, are compared.
+    """Compare the last `window` seconds before `start`, when the operation began, with the last ones of the timeline.
 
     The papers' post-scale mean M and standard deviation sigma are taken over that last window: over all points since
     the start the interruption itself would be in the yardstick.
@@ -52,7 +53,7 @@ def throughput_change(timeline: Sequence[ThroughputPoint], start: float, window:
     before_mean = _mean(point.throughput for point in timeline if start - window < point.at <= start)
     after_mean = _mean(settled)
     sigma = statistics.pstdev(settled) if settled else 0.0
-    # What is lost for good, on scale-in, is no interruption.
+    # A scale-in may lower the throughput for good: that is no interruption.
     limit = INTERRUPTED * min(before_mean, after_mean)
     return ThroughputChange(
         before_mean,
@@ -68,7 +69,7 @@ def throughput_change(timeline: Sequence[ThroughputPoint], start: float, window:
 def convergence(points: Iterable[ThroughputPoint], start: float, M: float, band: float) -> float | None:
     """Seconds until two points above and two below M have been seen, each within the band.
 
-    Points on either side need not take turns, and those outside the band are passed over. One that is exactly M, as on
+    Samples on either side need not take turns, and those outside the band are passed over. One that is exactly M, as on
     a line without noise, stands for both sides.
     """
     above = below = 0

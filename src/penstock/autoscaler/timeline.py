@@ -1,4 +1,4 @@
-"""Throughput over time, from the batches that came out of the sinks: for what happens around a scaling operation."""
+"""Throughput over time, from the batches of the sinks: it shows the effect of a scaling operation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from itertools import pairwise
 
 from penstock.autoscaler.throughput_change import ThroughputPoint
 
-#: Batches of a sink that are remembered: at one a second, an hour.
+#: How many batches of a sink are remembered: an hour, at one batch a second.
 KEPT = 3600
-#: A batch is under way, and not missing, for so many times the usual gap between two of them.
+#: A sink's next batch counts as under way, and not as missing, for so many times the usual gap between two batches.
 PATIENCE = 2.0
 
 
 class Timeline:
-    """Fed with every batch of a sink, by any thread."""
+    """The batches of all sinks. Any thread may add one."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         """`weights` has every sink, with how much a row counts there."""
@@ -31,8 +31,8 @@ class Timeline:
                 self._published[operator].append((at, rows))
 
     def points(self, start: float, stop: float, step: float = 1.0) -> list[ThroughputPoint]:
-        """Rows a second at all sinks together, in steps; a point at t is for the step before it. They end where the
-        batch of a sink is still under way: what it brings is not known yet, and is not 0."""
+        """Rows a second at all sinks together, in steps; a point at t is for the step before it. The points end
+        where the next batch of a sink is still under way: its rows are not known yet, and are not 0."""
         with self._lock:
             published = {name: list(batches) for name, batches in self._published.items()}
         stop = min([stop, *(known_until(batches, stop) for batches in published.values())])
@@ -48,7 +48,7 @@ class Timeline:
 
 
 def known_until(batches: Sequence[tuple[float, int]], now: float) -> float:
-    """Up to when what came out of a sink is known: to its last batch, while the next one is not late."""
+    """Up to when the throughput of a sink is known: to its last batch, as long as the next one is not late."""
     gaps = [after - before for (before, _), (after, _) in pairwise(batches)]
     if not gaps or now > batches[-1][0] + PATIENCE * statistics.median(gaps):
         return now

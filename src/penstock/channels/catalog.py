@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
-from penstock.channels.records import Batch, CatalogState, NewSegment, Position, Segment
+from penstock.channels.records import CatalogState, NewSegment, Position, PublishedBatch, Segment
 from penstock.clock import wall_time
+from penstock.logs import LOGGER
 
 #: Databases limit how many values a statement may have; SQLite had 999 for long.
 _VALUES_A_STATEMENT = 500
@@ -53,8 +54,9 @@ class Catalog:
         return f"Catalog({self._database.shown}, {self._topology})"
 
     def hold(self) -> None:
-        """Keep others off until it is closed: two drivers of one topology would take each other's batches for their own
-        and delete each other's files. STATE_IN_USE if somebody has it. Who held it before can write no more."""
+        """Keep other drivers off until the catalog is closed: two drivers of one topology would take each other's
+        batches for their own and delete each other's files. STATE_IN_USE if another process holds it. A driver that
+        held it before can write no more."""
         self._database.hold(f"penstock/{self._topology}")
         self._fence.begin()
 
@@ -65,6 +67,7 @@ class Catalog:
         if not self._database.still_held():
             # Another driver is about to take over, or the server does not know yet that our session is gone. Nothing
             # can go wrong meanwhile, since writes are fenced.
+            LOGGER.warning("the lock of %r was lost, and could not be taken again yet", self)
             return
         self._fence.check()
 
@@ -94,7 +97,7 @@ class Catalog:
             if last is not None and batch <= last:
                 # The commit of an attempt whose connection broke may have succeeded: then the batch is this very one.
                 return self._own(connection, operator, batch, segments) if attempts > 1 else None
-            record = Batch(batch, self._clock(), manifest)
+            record = PublishedBatch(batch, self._clock(), manifest)
             connection.execute(
                 sa.insert(tables.batches), {"topology": self._topology, "operator": operator, **asdict(record)}
             )
@@ -106,6 +109,7 @@ class Catalog:
             return self._fence.write(work)
         except sa.exc.IntegrityError:
             # Another connection published the same batch between our look at the last one and our insert: look again.
+            LOGGER.info("batch %d of %s was published by another connection meanwhile", batch, operator)
             return self._fence.write(work)
 
     def published(self, operator: str, batch: int) -> bool:
@@ -115,7 +119,7 @@ class Catalog:
     def last_batch(self, operator: str) -> int | None:
         return self._database.run(lambda connection: self._last_batch(connection, operator))
 
-    def manifests(self, operator: str, after_batch: int = -1) -> list[Batch]:
+    def manifests(self, operator: str, after_batch: int = -1) -> list[PublishedBatch]:
         """The operator's batches above `after_batch`, oldest first."""
         table = tables.batches
         query = (
@@ -123,10 +127,11 @@ class Catalog:
             .where(*self._mine(table, operator=operator), table.c.batch > after_batch)
             .order_by(table.c.batch)
         )
-        return self._database.run(lambda connection: [Batch(*row) for row in connection.execute(query)])
+        return self._database.run(lambda connection: [PublishedBatch(*row) for row in connection.execute(query)])
 
     def prune_batches(self, operator: str, keep: int) -> int:
-        """Delete all but the newest `keep` batches and say how many; the newest stays, it tells replays apart."""
+        """Delete all but the newest `keep` batches and say how many. The newest always stays: replays are known by
+        it."""
         table = tables.batches
         mine = self._mine(table, operator=operator)
 
@@ -147,7 +152,7 @@ class Catalog:
     # What is kept
 
     def load(self) -> CatalogState:
-        """All that the in-memory index needs."""
+        """Read all that the in-memory index is built from."""
         channels, segments, batches, positions = tables.channels, tables.segments, tables.batches, tables.positions
 
         def work(connection: sa.Connection) -> CatalogState:
@@ -203,14 +208,7 @@ class Catalog:
         return self._database.run(lambda connection: connection.scalar(query))
 
     def set_meta(self, key: str, value: str) -> None:
-        self._fence.write(lambda connection: connection.execute(self._upsert_meta(key, value)))
-
-    def _upsert_meta(self, key: str, value: str) -> sa.Executable:
-        row = {"topology": self._topology, "key": key, "value": value}
-        statement = self._database.insert(tables.meta).values(row)
-        return statement.on_conflict_do_update(
-            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
-        )
+        self._fence.write(lambda connection: self._set_metas(connection, {key: value}))
 
     # Parts of the transactions above
 
@@ -262,7 +260,7 @@ class Catalog:
         return placed
 
     def _lock_ends(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Where channels end, in rows and bytes, and nobody else may move it until the transaction is over.
+        """Where channels end, in rows and bytes; nobody else may move these ends until the transaction is over.
 
         The order of the names is the same for everyone, so that two transactions never wait for each other."""
         table = tables.channels
@@ -340,8 +338,7 @@ class Catalog:
                     connection.execute(sa.delete(table).where(*self._mine(table, channel=channel)))
             if rows:
                 connection.execute(sa.insert(tables.positions), rows)
-            for key, value in meta.items():
-                connection.execute(self._upsert_meta(key, value))
+            self._set_metas(connection, meta)
 
         operators, channels = list(operators), list(channels)
         self._fence.write(work)
@@ -349,7 +346,7 @@ class Catalog:
     # Many values at once, for those who keep lists here
 
     def metas(self, prefix: str) -> dict[str, str]:
-        """All values whose key begins so, by the rest of their keys."""
+        """All values whose keys begin with a prefix, by the rest of their keys."""
         table = tables.meta
         query = sa.select(table.c.key, table.c.value).where(
             *self._mine(table), sa.func.substr(table.c.key, 1, len(prefix)) == prefix
@@ -361,17 +358,16 @@ class Catalog:
     def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
         """Write some values and delete others, in one transaction."""
         table = tables.meta
-        statement = self._database.insert(table)
-        upsert = statement.on_conflict_do_update(
-            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
-        )
-        rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
 
         def work(connection: sa.Connection) -> None:
-            if rows:
-                connection.execute(upsert, rows)
+            self._set_metas(connection, values)
             for start in range(0, len(gone), _VALUES_A_STATEMENT):
                 some = table.c.key.in_(gone[start : start + _VALUES_A_STATEMENT])
                 connection.execute(sa.delete(table).where(*self._mine(table), some))
 
         self._fence.write(work)
+
+    def _set_metas(self, connection: sa.Connection, values: Mapping[str, str]) -> None:
+        rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
+        if rows:
+            connection.execute(self._database.upsert_value(tables.meta), rows)

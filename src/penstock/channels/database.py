@@ -1,4 +1,5 @@
-"""A connection to SQLite or PostgreSQL: opening, transactions, and trying again when the trouble may pass."""
+"""A connection to SQLite or PostgreSQL: how it is opened, its transactions, and how they are tried again when a problem
+may pass."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from penstock.channels.hold import FileHold, Hold, NoHold, SessionHold
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 Synchronous = Literal["NORMAL", "FULL"]
 Result = TypeVar("Result")
@@ -24,14 +26,15 @@ Result = TypeVar("Result")
 #: Any number will do, as long as every Penstock uses the same: it guards the creation of the tables.
 _CREATION_LOCK = 7_365_707_736
 _VERSION_KEY = "schema_version"
+#: How long SQLite waits for a lock of another process.
 BUSY_SECONDS = 10
 CONNECT_SECONDS = 5
-#: SQLSTATEs that pass: connection trouble, serialisation and deadlocks, the server short of something or restarting.
+#: SQLSTATEs of problems that may pass: a lost connection, a deadlock, a server that restarts or lacks something.
 _PASSING_STATES = ("08", "40", "53", "57P")
-#: These are mistakes of Penstock's own once the tables are there, not of the database's state.
+#: Once the tables are there, these errors are mistakes of Penstock's own: trying again would not help.
 _MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
-#: Seconds that a lock may be waited for.
+#: How many seconds a driver waits for the lock of its topology.
 HOLD_SECONDS = 5.0
 #: A connection whose other end is gone without a word is noticed within half a minute, not after a quarter of an hour.
 _KEEPALIVE = {
@@ -59,33 +62,37 @@ PATIENT = Retries(times=9)
 
 
 @dataclass(frozen=True)
-class Content:
-    """What a database is there for: its errors speak of it."""
+class DatabaseContent:
+    """What a database holds: its errors name it."""
 
     name: str
     error: str
 
 
-CATALOG = Content("catalog", "CATALOG_UNREACHABLE")
-STATISTICS = Content("statistics store", "STATISTICS_UNREACHABLE")
+CATALOG = DatabaseContent("catalog", "CATALOG_UNREACHABLE")
+STATISTICS = DatabaseContent("statistics store", "STATISTICS_UNREACHABLE")
 
 
 class Database:
     """Runs transactions on an engine. Messages show `shown`, the URL without what must stay secret."""
 
-    def __init__(self, engine: sa.Engine, retries: Retries, content: Content) -> None:
+    def __init__(self, engine: sa.Engine, retries: Retries, content: DatabaseContent) -> None:
         self._engine = engine
         self._retries = retries
         self._content = content
         self._secrets = _secrets(engine.url)
         self._hold: Hold = NoHold()
-        #: A database that was there may be restarted; one that never was should be told of at once.
+        #: A database that answered once may be restarted and is waited for; one that never answered is an error at
+        #: once.
         self._once_prepared: Retries | None = None
         self.shown = _shown(engine.url)
 
     @staticmethod
     def open(
-        url: str, synchronous: Synchronous = "NORMAL", retries: Retries | None = None, content: Content = CATALOG
+        url: str,
+        synchronous: Synchronous = "NORMAL",
+        retries: Retries | None = None,
+        content: DatabaseContent = CATALOG,
     ) -> Database:
         parsed = _parse(url, content)
         if synchronous not in get_args(Synchronous):
@@ -98,7 +105,7 @@ class Database:
 
     def prepare(self, meta: sa.Table, version: int) -> None:
         """Create the tables beside `meta` (topology, key, value), or those that an older Penstock did not know yet, and
-        refuse those of a newer one; what cannot be used is closed."""
+        refuse those of a newer one. A database that cannot be used is closed."""
         try:
             self.run(lambda connection: self._prepare(connection, meta, version))
             self._retries = self._once_prepared or self._retries
@@ -126,10 +133,7 @@ class Database:
         if found is None or int(found) < version:
             meta.metadata.create_all(connection)
             row = {"topology": "", "key": _VERSION_KEY, "value": str(version)}
-            put = self.insert(meta).values(row)
-            connection.execute(
-                put.on_conflict_do_update(index_elements=["topology", "key"], set_={"value": put.excluded.value})
-            )
+            connection.execute(self.upsert_value(meta), row)
 
     def hold(self, name: str) -> None:
         """Take a lock that no other process has, until this is closed or the process ends; STATE_IN_USE otherwise."""
@@ -140,13 +144,13 @@ class Database:
                 raise PenstockError(
                     "STATE_IN_USE",
                     f"another process runs this topology on the {self._content.name} {self.shown}.",
-                    "Stop it first, give this one another name, or another catalog.",
+                    "Stop that process first, or give this topology another name or another catalog.",
                 )
-            time.sleep(0.2)  # of a process that was just killed, the server may not know yet
+            time.sleep(0.2)  # the server may not know yet that a process was just killed
 
     def still_held(self) -> bool:
-        """Whether the lock is this process's. One that was lost is taken again if nobody else has it; the server may
-        not have noticed yet that the session which had it is gone."""
+        """Whether this process has the lock. A lock that was lost is taken again unless somebody else has it; the
+        server may not have noticed yet that the session which had it is gone."""
         try:
             return not self._hold.lost() or self._hold.take()
         except DBAPIError as error:
@@ -161,7 +165,7 @@ class Database:
         return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
     def run(self, work: Callable[[sa.Connection], Result]) -> Result:
-        """Do the work in one transaction; all of it again if the database was busy or the connection was lost.
+        """Do the work in one transaction, and do all of it again if the database was busy or the connection was lost.
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
@@ -174,6 +178,7 @@ class Database:
             except (DBAPIError, PoolTimeoutError) as error:
                 if pause is None or not _may_pass(error):
                     raise self.unreachable(error) from None
+                LOGGER.info("%s Penstock tries again in %g s.", self.unreachable(error).message, pause)
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
 
@@ -181,12 +186,19 @@ class Database:
         """An INSERT that can say what to do on a conflict: the two have it in their own dialects."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
+    def upsert_value(self, meta: sa.Table) -> sa.Executable:
+        """An INSERT into a table of topology, key and value; where the key is there already, it gets the new value."""
+        statement = self.insert(meta)
+        return statement.on_conflict_do_update(
+            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
+        )
+
     @property
     def is_sqlite(self) -> bool:
         return self._engine.dialect.name == "sqlite"
 
     def unreachable(self, error: Exception) -> PenstockError:
-        """The named error for what the driver says, in one line and without secrets."""
+        """The named error for an error of the database, in one line and without secrets."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         why = " ".join(str(cause).split())
         for secret in self._secrets:
@@ -206,7 +218,7 @@ _SQLITE_HINT = (
 _POSTGRESQL_HINT = "Check that the server runs, and the URL's host, port, user, password and database."
 
 
-def _parse(url: str, content: Content) -> sa.URL:
+def _parse(url: str, content: DatabaseContent) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -223,7 +235,7 @@ def _parse(url: str, content: Content) -> sa.URL:
 _URL_HINT = "Give sqlite:////folder/file.db or postgresql://user:password@host:5432/database."
 
 
-def _sqlite(url: sa.URL, synchronous: Synchronous, content: Content) -> sa.Engine:
+def _sqlite(url: sa.URL, synchronous: Synchronous, content: DatabaseContent) -> sa.Engine:
     if url.database and url.database != ":memory:":
         _create_private(Path(url.database), content)
     # One connection: threads that write queue for it in the order they came, which SQLite's own waiting does not keep.
@@ -252,7 +264,7 @@ def _sqlite(url: sa.URL, synchronous: Synchronous, content: Content) -> sa.Engin
     return engine
 
 
-def _create_private(path: Path, content: Content) -> None:
+def _create_private(path: Path, content: DatabaseContent) -> None:
     """Create the file with mode 0600: SQLite would leave it to the umask. Its helper files get the same mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -260,7 +272,7 @@ def _create_private(path: Path, content: Content) -> None:
         raise _unreachable(content, f"{path}: {error.strerror}", _SQLITE_HINT) from None
 
 
-def _postgresql(url: sa.URL, content: Content) -> sa.Engine:
+def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
     defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "penstock", **_KEEPALIVE}
     try:
         return sa.create_engine(
@@ -298,5 +310,5 @@ def _secrets(url: sa.URL) -> tuple[str, ...]:
     return tuple(secret for secret in hidden if secret)
 
 
-def _unreachable(content: Content, message: str, hint: str) -> PenstockError:
+def _unreachable(content: DatabaseContent, message: str, hint: str) -> PenstockError:
     return PenstockError(content.error, f"The {content.name} cannot be reached: {message}.", hint)

@@ -40,14 +40,15 @@ _COUNT = (
 
 @dataclass(frozen=True)
 class Term:
-    """The time in which one driver writes. Its name is its own: a database that went back may give a number again."""
+    """The time in which one driver writes. The driver's name is unique, since a database that went back to an earlier
+    state may give the number of an epoch again."""
 
     epoch: int
     driver: str
 
 
 class Fence:
-    """Any thread may call it. Before `begin` nothing is fenced: that is for tests, which have no driver."""
+    """Any thread may call it. Before `begin` no write is fenced: that is for tests, which have no driver."""
 
     def __init__(self, database: Database, topology: str) -> None:
         self._database = database
@@ -61,7 +62,7 @@ class Fence:
         self._sent = 0
 
     def begin(self) -> None:
-        """Take over from whoever wrote before; what that one has under way is finished first, or refused."""
+        """Take over from the driver that wrote before; a write that it has under way is finished first, or refused."""
         driver = f"process {os.getpid()} on {socket.gethostname()} ({secrets.token_hex(4)})"
         new = {"topology": self._topology, "epoch": 1, "driver": driver, "since": time.time(), "writes": 0}
         table = tables.drivers
@@ -87,7 +88,7 @@ class Fence:
             return result
 
     def check(self) -> None:
-        """The same errors, where nothing is to be written."""
+        """Raise the same errors without writing anything."""
         with self._writing:
             if self._term is not None:
                 self._database.run(self._compare)
@@ -104,7 +105,7 @@ class Fence:
             }
             if connection.execute(_COUNT, values).rowcount != 1:
                 self._compare(connection)
-                raise RuntimeError("a write was refused, and nobody knows why")
+                raise RuntimeError("the catalog refused a write, though this driver still holds it")
             self._sent += 1
         return work(connection)
 

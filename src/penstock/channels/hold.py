@@ -1,7 +1,7 @@
 """Keeping other processes off a database: a lock on a file beside SQLite's, or one of a PostgreSQL session.
 
-Both can be lost while their holder lives: the file is deleted, the server is restarted. Whoever holds one asks now and
-then. What keeps the catalog right in between is the fence (fence.py), not the lock.
+Both can be lost while their holder lives: somebody deletes the file, or the server is restarted. So the holder asks now
+and then whether it still has the lock. In between, the fence (fence.py) keeps the catalog right, not the lock.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import IO, Protocol
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 
-#: Of the server, for the session that holds a lock.
+#: Settings of the server for the session that holds a lock: it notices a client that is gone.
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 
 
@@ -25,16 +25,17 @@ class Hold(Protocol):
     """A lock that one process has at a time, until it releases it or ends."""
 
     def take(self) -> bool:
-        """False if somebody else has it."""
+        """Take the lock; False if somebody else has it."""
 
     def lost(self) -> bool:
-        """Whether it is no longer ours, though nobody released it."""
+        """Whether the lock is no longer ours, though we did not release it."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Give the lock back, if we have it."""
 
 
 class NoHold:
-    """Of a database in memory, which nobody else can open."""
+    """The hold on a database in memory, which nobody else can open."""
 
     def take(self) -> bool:
         return True
@@ -58,17 +59,20 @@ class FileHold:
         lock = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             lock.close()
+            if not isinstance(error, BlockingIOError):  # that one says that somebody else has the lock
+                LOGGER.warning("%s could not be locked: %s", self._path, error)
             return False
         self._file = lock
         return True
 
     def lost(self) -> bool:
-        """Somebody who finds no file of this name, or another one, can lock that."""
+        """Whether the file is gone or another one: then somebody else can make or lock a file of this name."""
         try:
             return self._file is None or not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
-        except OSError:
+        except OSError as error:
+            LOGGER.warning("the lock on %s was lost: %s", self._path, error)
             return True
 
     def release(self) -> None:
@@ -92,7 +96,9 @@ class SessionHold:
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-        return self._try()  # the pool had kept a connection that was lost too; now it has none of them left
+        # The pool had kept a connection that was lost too; now it has none of them left.
+        LOGGER.info("a connection to the database was lost before it could be locked: Penstock tries a new one")
+        return self._try()
 
     def _try(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -118,16 +124,17 @@ class SessionHold:
             return True
         try:
             self._connection.scalar(sa.select(1))
-        except DBAPIError:
+        except DBAPIError as error:
+            # Only its kind is written down: the text of a database's error may hold a secret of the URL.
+            LOGGER.warning("the session that held the lock of the database was lost: %s", type(error).__name__)
             return True
         return False
 
     def release(self) -> None:
         if self._connection is None:
             return
-        with traced(
-            "the lock of a PostgreSQL session could not be given back", DBAPIError
-        ):  # the server has ended it already
+        # It fails where the server has ended the session, and with it the lock.
+        with traced("the lock of a PostgreSQL session could not be given back", DBAPIError):
             self._connection.invalidate()  # the lock is the session's: it must not go back to the pool
             self._connection.close()
         self._connection = None

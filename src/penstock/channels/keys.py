@@ -79,6 +79,7 @@ def grouped_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def is_grouped(schema: pa.Schema) -> bool:
+    """Whether rows of this schema were split by key."""
     return bool(schema.names) and schema.field(len(schema) - 1).equals(GROUP_FIELD)
 
 

@@ -16,6 +16,8 @@ from penstock.topology.definition import ByKey, Map, Stream, TopologyDefinition
 
 @dataclass(frozen=True)
 class Channel:
+    """A channel of a topology: who writes it, who reads it, and how its rows are split."""
+
     name: str
     producer: str
     output: str
@@ -27,6 +29,7 @@ class Channel:
 
 
 def channel_name(definition: TopologyDefinition, stream: Stream) -> str:
+    """The name of the channel that a stream reads."""
     plain = f"{stream.producer}.{stream.output}"
     return f"{plain}.to.{stream.consumer}" if _split_by_key(definition, stream) else plain
 
@@ -36,6 +39,7 @@ def _split_by_key(definition: TopologyDefinition, stream: Stream) -> bool:
 
 
 def channels_of(definition: TopologyDefinition) -> dict[str, Channel]:
+    """All channels of a topology, by name."""
     channels: dict[str, Channel] = {}
     for stream in definition.streams:
         name = channel_name(definition, stream)

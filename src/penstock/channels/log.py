@@ -1,4 +1,4 @@
-"""The driver's view of all channels of a topology: an index in memory over the catalog, which it writes through to.
+"""All channels of a topology as the driver sees them: an index in memory, whose changes are written to the catalog.
 
 Reading costs no SQL: the engine asks for ends, segments and backlogs several times a micro-batch.
 """
@@ -31,7 +31,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Backlog:
+class ChannelBacklog:
     """What waits in a channel for one reader."""
 
     rows: int
@@ -98,8 +98,10 @@ class Channels:
             if start < stop and (start < index.first or stop > index.end):
                 raise PenstockError(
                     "SEGMENT_UNREADABLE",
-                    f"Rows {start} to {stop} of channel {channel} are not there: it has {index.first} to {index.end}.",
-                    "The reader's checkpoint and the catalog are not of the same run: restore both, or start anew.",
+                    f"Rows {start} to {stop} of channel {channel} are not there: it has only {index.first} to "
+                    f"{index.end}.",
+                    "The reader's checkpoint and the catalog do not belong together: restore both, or use a new state "
+                    "folder.",
                 )
             return index.between(start, stop)
 
@@ -109,14 +111,14 @@ class Channels:
             return self._read[operator, channel]
 
     def committed_position(self, operator: str, channel: str) -> int:
-        """The row from which on the operator may still ask: where one that has read nothing starts."""
+        """The first row that the operator may still ask for; an operator that has read nothing starts there."""
         with self._changed:
             return self._committed[operator, channel]
 
-    def backlog(self, operator: str, channel: str) -> Backlog:
+    def backlog(self, operator: str, channel: str) -> ChannelBacklog:
         with self._changed:
             index, row = self._indexes[channel], self._read[operator, channel]
-            return Backlog(index.end - row, index.bytes_from(row), index.oldest_from(row))
+            return ChannelBacklog(index.end - row, index.bytes_from(row), index.oldest_from(row))
 
     def full(self, channel: str) -> bool:
         """Whether some reader's backlog is at or over the bound."""
@@ -129,9 +131,9 @@ class Channels:
             return self._last_batches.get(operator)
 
     def wait(self, predicate: Callable[[], bool], timeout: float | None = None, operator: str = "") -> bool:
-        """Wait until a predicate over these channels holds; what it was when the time is over. Keep it quick: nothing
-        else can be asked while it is evaluated, which is after every publish or, for an operator, after every one that
-        has rows for it or reads what it has written."""
+        """Wait until a predicate over these channels holds; whether it held when the time was over. The predicate must
+        be quick: nobody else can ask the channels while it is evaluated. That happens after every publish or, for an
+        operator, after every publish that has rows for it or that has read what it wrote."""
         with self._changed:
             return self._waited_for_by(operator).wait_for(predicate, timeout)
 
@@ -194,7 +196,7 @@ class Channels:
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Note that Spark will never again ask the operator for rows below `row`; `sweep` writes it down.
 
-        What is lost in a crash only keeps segments for longer."""
+        A commit that is lost in a crash only keeps segments for longer."""
         with self._changed:
             self._committed[operator, channel] = max(row, self._committed[operator, channel])
 
@@ -236,7 +238,7 @@ class Channels:
                 raise PenstockError(
                     "STATE_IN_USE",
                     f"Another process published to channel {segment.channel} of the same topology.",
-                    "Stop one of the two, or give one of them another state folder or topology name.",
+                    "Stop one of the two processes, or give one of them another state folder or topology name.",
                 )
             index.append(segment)
         for channel, row in read_to.items():

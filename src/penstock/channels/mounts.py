@@ -22,11 +22,12 @@ LOCAL_TYPES = frozenset(
 
 @functools.lru_cache(maxsize=1024)
 def is_local(folder: str) -> bool:
-    """Once a folder: what is mounted under a running topology does not change."""
+    """Whether a folder is on a disk of this computer. Each folder is looked at once: mounts do not change under a
+    running topology."""
     try:
         mounts = MOUNTS.read_text(errors="replace")
     except OSError:
-        return False  # not Linux: nobody can say
+        return False  # this is not Linux, so the type of the file system is not known
     return type_of(str(Path(folder).resolve()), mounts) in LOCAL_TYPES
 
 

@@ -39,7 +39,7 @@ class Segment(NewSegment):
 
 
 @dataclass(frozen=True)
-class Batch:
+class PublishedBatch:
     """A published batch and its manifest, a JSON text that only its writer and the monitor understand."""
 
     batch: int
@@ -59,7 +59,7 @@ class Position:
 
 @dataclass(frozen=True)
 class CatalogState:
-    """All of one topology that the in-memory index is built from."""
+    """All that the catalog knows of one topology and that the in-memory index is built from."""
 
     #: Where each channel ends: this outlives its segments.
     ends: Mapping[str, int]

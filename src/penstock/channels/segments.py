@@ -50,10 +50,12 @@ def batch_of_name(path: str) -> int | None:
 
 
 class SegmentStore:
-    """One folder a channel below a root, which is a path or a URI that pyarrow understands (file:, hdfs:, s3:, ...).
+    """A folder for each channel below a root, which is a path or a URI that pyarrow understands (file:, hdfs:, s3:,
+    ...).
 
-    Cheap to make and to pickle. With `sync` a file is on the disk, not only in the operating system's memory, before
-    `write` returns: needed to survive a power cut, together with a catalog that is opened with synchronous=FULL."""
+    A store is cheap to make and to pickle. With `sync` a file is on the disk, not only in the operating system's
+    memory, before `write` returns: needed to survive a power cut, together with a catalog that is opened with
+    synchronous=FULL."""
 
     def __init__(
         self,
@@ -96,7 +98,8 @@ class SegmentStore:
             # What it takes in memory: bounds on batches and backlogs are about that, however small it is on the disk.
             size = table.nbytes if self.compression else sink.tell()
         if self.sync and isinstance(filesystem, fs.LocalFileSystem):
-            _sync(Path(root) / path)
+            written = Path(root) / path
+            sync(written, written.parent)
         return SegmentFile(path, table.num_rows, size)
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -111,7 +114,7 @@ class SegmentStore:
         metadata = dict(reader.schema.metadata or {})
         batch_rows = int(metadata.pop(_BATCH_ROWS, 0))
         if batch_rows < 1:
-            raise _unreadable(self.root, path, "Penstock did not write it")
+            raise _unreadable(self.root, path, "Penstock did not write this file")
         # All record batches but the last have the same number of rows, so those before `start` are never read.
         index, first = start // batch_rows, start // batch_rows * batch_rows
         while index < reader.num_record_batches and (stop is None or first < stop):
@@ -125,7 +128,7 @@ class SegmentStore:
             if keep > skip:
                 yield batch.slice(skip, keep - skip).replace_schema_metadata(metadata or None)
         if stop is not None and first < stop:
-            raise _unreadable(self.root, path, f"it ends before row {stop}")
+            raise _unreadable(self.root, path, f"the file ends before row {stop}")
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; one that is missing is fine, since another attempt may have been cut off half way."""
@@ -233,9 +236,10 @@ def _coalesced(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield in_group_order(batch) if grouped else batch
 
 
-def _sync(path: Path) -> None:
-    for name in (path, path.parent):
-        handle = os.open(name, os.O_RDONLY)
+def sync(*paths: Path) -> None:
+    """Have the disk itself hold these files and folders, so that they survive a power cut."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from penstock.autoscaler.goals import Goal
     from penstock.cluster.choice import ClusterChoice
 
-JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output instead of text.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output instead of text.")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a command ended: its exit code, and its answer where that is to be JSON."""
+class CommandResult:
+    """What a command returns: its exit code, and with --json its answer."""
 
     code: int = 0
     answer: object = None
-    #: Or, where it goes on and on, one object after the other, each on a line.
+    #: For a command that goes on until it is interrupted: its answers one after the other, each printed on a line.
     stream: Iterator[object] | None = None
 
 
@@ -52,28 +52,41 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.option(
     "--cluster",
     type=click.Choice(["local", "standalone", "attached"]),
-    help="local: one Spark process. standalone: a master and workers of our own, each machine an address. "
-    "attached: a Spark master that runs already. [default: local, or attached if there is a --master]",
+    help="local: one Spark process. standalone: Penstock starts a master and workers, and each machine is an address. "
+    "attached: a Spark master that runs already. [default: local, or attached if --master is given]",
 )
-@click.option("--machines", type=int, help="Machines of a standalone cluster. [default: 2]")
-@click.option("--slots", type=int, help="Slots of each machine. [default: 2 local, 1 standalone]")
-@click.option("--cores", type=int, help="Cores of each slot; the same as --set slot_cores=C. [default: 1]")
+@click.option("--machines", type=int, help="How many machines a standalone cluster has. [default: 2]")
+@click.option("--slots", type=int, help="How many slots each machine has. [default: 2 local, 1 standalone]")
+@click.option("--cores", type=int, help="How many cores each slot has; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
-@click.option("--seconds", type=float, callback=_finite, help="Stop after so long. [default: when it ends, or Ctrl-C]")
-@click.option("--strategy", metavar="NAME", help="The strategy that scales it. [default: the setting `strategy`]")
-@click.option("--throughput", type=float, help="Hold so many rows a second at the sinks, with the fewest machines.")
+@click.option(
+    "--seconds",
+    type=float,
+    callback=_finite,
+    help="Stop after so many seconds. [default: when the sources end, or at Ctrl-C]",
+)
+@click.option(
+    "--strategy", metavar="NAME", help="The strategy that scales the topology. [default: the setting `strategy`]"
+)
+@click.option(
+    "--throughput", type=float, help="Scale by itself, to hold so many rows a second at the sinks with few machines."
+)
 @click.option("--machines-max", type=int, help="Scale by itself, to at most so many machines.")
-@click.option("--state", metavar="DIR", help="Keep state here, and go on from it next time. [default: a temporary one]")
+@click.option(
+    "--state",
+    metavar="DIR",
+    help="Keep state in this folder, and go on from it next time. [default: a temporary folder]",
+)
 @click.option(
     "--forget",
     metavar="OPERATOR",
     multiple=True,
-    help="Give up what the state holds of an operator: what it has read, its state, rows that wait for it.",
+    help="Delete what the state folder holds of an operator: its read positions, its state, the rows that wait for it.",
 )
-@click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting; see `penstock settings`.")
 @click.option(
-    "--conf", "conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's own, as for spark-submit."
+    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a setting; see `penstock settings`."
 )
+@click.option("--conf", "conf", metavar="KEY=VALUE", multiple=True, help="Set a setting of Spark, as for spark-submit.")
 @JSON
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -92,10 +105,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     assignments: tuple[str, ...],
     conf: tuple[str, ...],
     as_json: bool,
-) -> Outcome:
-    """Run the topology that FILE declares, with a live table, until it ends.
+) -> CommandResult:
+    """Run the topology that FILE declares, and show a live table until it ends.
 
-    Ctrl-C or SIGTERM stops it in order: what is under way still reaches the sinks. Ctrl-C again stops it at once.
+    Ctrl-C or SIGTERM stops the topology in order: rows that the sources have emitted still reach the sinks. A second
+    Ctrl-C stops it at once.
     """
     from penstock.autoscaler.goals import settings_for
     from penstock.cli.loader import load
@@ -108,7 +122,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     if forget and state is None and not settings.catalog:
         raise PenstockError(
             "BAD_COMMAND",
-            "--forget needs --state: a temporary state holds nothing yet.",
+            "--forget needs --state, because a temporary state folder holds nothing yet.",
             "Give the state folder with --state.",
         )
     loaded = load(target)
@@ -118,7 +132,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     from penstock.cli.screen import open_console, open_screen
     from penstock.cli.summary_page import print_summary
 
-    # A session that ends under the gateway's feet is not worth a log line; failures come to us as exceptions.
+    # Py4J logs when a session ends while it is still connected. Real failures come to us as exceptions.
     # Py4J writes most of these to a logger of its own, and some to the root.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(
@@ -128,16 +142,16 @@ def run(  # noqa: PLR0913 - one parameter an option
     order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget)
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
-        return Outcome(code, summary.as_json())
+        return CommandResult(code, summary.as_json())
     print_summary(summary, console)
-    return Outcome(code)
+    return CommandResult(code)
 
 
 @penstock.command()
 @click.argument("target", metavar="FILE[::NAME]")
-@click.option("--mermaid", is_flag=True, help="A Mermaid flowchart, for documents.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart, for documents.")
 @JSON
-def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
+def show(target: str, mermaid: bool, as_json: bool) -> CommandResult:
     """Check the topology that FILE declares, and draw it."""
     from penstock.cli.loader import load
     from penstock.topology import render
@@ -146,36 +160,36 @@ def show(target: str, mermaid: bool, as_json: bool) -> Outcome:
         raise PenstockError("BAD_COMMAND", "--mermaid and --json exclude each other.", "Choose one of them.")
     definition = load(target).topology.definition()
     if as_json:
-        return Outcome(answer=render.as_json(definition))
+        return CommandResult(answer=render.as_json(definition))
     click.echo(render.as_mermaid(definition) if mermaid else render.as_text(definition), nl=False)
-    return Outcome()
+    return CommandResult()
 
 
 @penstock.command()
 @click.argument("name")
 @JSON
-def init(name: str, as_json: bool) -> Outcome:
+def init(name: str, as_json: bool) -> CommandResult:
     """Write a starter topology, NAME.py, that runs."""
     from penstock.cli.starter import write_starter
 
     path = write_starter(name)
     if as_json:
-        return Outcome(answer={"written": str(path)})
+        return CommandResult(answer={"written": str(path)})
     click.echo(f"Wrote {path}. Now: penstock run {path} --seconds 20")
-    return Outcome()
+    return CommandResult()
 
 
 @penstock.command(name="settings")
 @JSON
-def settings_command(as_json: bool) -> Outcome:
+def settings_command(as_json: bool) -> CommandResult:
     """List every setting with its type, default, range and meaning."""
     rows = all_settings.reference()
     if as_json:
-        return Outcome(answer=rows)
+        return CommandResult(answer=rows)
     for row in rows:
         bounds = f", {row['range']}" if row["range"] else ""
         click.echo(f"{row['name']} = {row['default']}  ({row['type']}{bounds})\n    {row['meaning']}")
-    return Outcome()
+    return CommandResult()
 
 
 def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | None) -> Settings:
@@ -193,7 +207,7 @@ def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | N
 
 
 def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:
-    """What the topology is to reach by itself, if it is."""
+    """The goal of a topology that scales by itself; None if it does not."""
     from penstock.autoscaler.goals import Goal, require_machines
 
     if throughput is None and machines_max is None:

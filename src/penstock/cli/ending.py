@@ -1,4 +1,4 @@
-"""Stopping a topology from another process, and waiting until it is really over: its state free, its process gone."""
+"""The end of a topology that another process asks for: its state is free and its process is gone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ Tell = Callable[[str], None]
 
 
 class Process:
-    """The process of a topology, which may have others to do when that is over: then only its entry is looked at."""
+    """The process of a topology. A program that does other things beside the topology does not end with it, so of
+    such a process only the entry counts."""
 
     def __init__(self, running: Running, descriptor: int | None) -> None:
         self.running = running
-        #: Stands for this very process, also when another one has its number.
+        #: Means this very process, even if its number was given to another process since.
         self._descriptor = descriptor
 
     def entry(self) -> Running | None:
@@ -40,7 +41,8 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        """Also if its parent has not noticed yet. Where a process cannot be waited for, its entry is all there is."""
+        """Whether the process has ended, even if its parent has not noticed yet. Always true of a process that nobody
+        can wait for: its entry says whether the topology has ended."""
         if not self.running.own_process or self._descriptor is None:
             return True
         return bool(select.select([self._descriptor], [], [], 0)[0])
@@ -62,7 +64,7 @@ def process_of(running: Running) -> Iterator[Process]:
 
 
 def ask(process: Process, client: Callable[[Running], Client], body: Json, deadline: float, tell: Tell) -> Json:
-    """Ask for the end, whatever the topology is doing."""
+    """Ask a topology to stop, whether it is starting, running or ending."""
     running, seen = process.running, process.entry()
     while seen is not None and seen.phase is Phase.STARTING and not running.own_process and not body["dry_run"]:
         # A program starts it, and a signal would end the program: wait until it can be asked.
@@ -76,18 +78,18 @@ def ask(process: Process, client: Callable[[Running], Client], body: Json, deadl
         time.sleep(POLL)
         seen = process.entry()
     if seen is None or seen.phase is Phase.ENDING:
-        return _answer(body, "it is ending already")
+        return _answer(body, "the topology is ending already")
     if seen.phase is Phase.STARTING:
         if not body["dry_run"]:
             process.terminate()
-        return _answer(body, "it is being started, and stops before any row is read")
+        return _answer(body, "the topology is being started, and stops before it reads any row")
     try:
         with client(seen) as connected:
             return connected.post("stop", body)
     except PenstockError as problem:
         after = process.entry()
         if problem.name == "UNREACHABLE" and (after is None or after.phase is Phase.ENDING):
-            return _answer(body, "it is ending already")  # it has come to its own end at this very moment
+            return _answer(body, "the topology is ending already")  # it has come to its own end at this very moment
         raise
 
 
@@ -96,7 +98,7 @@ def _answer(body: Json, reason: str) -> Json:
 
 
 def await_end(process: Process, deadline: float, tell: Tell) -> tuple[bool, str]:
-    """Whether it has ended before that time, and how, as far as it has said so."""
+    """Whether the topology has ended before the deadline, and how, as far as it has said so."""
     how = ""
     while True:
         seen = process.entry()
@@ -106,11 +108,11 @@ def await_end(process: Process, deadline: float, tell: Tell) -> tuple[bool, str]
             how = seen.how or how
         if time.monotonic() > deadline:
             return False, how
-        tell("its process ends" if seen is None else _doing(seen))
+        tell("waiting for the end of its process" if seen is None else _doing(seen))
         time.sleep(POLL)
 
 
 def _doing(seen: Running) -> str:
     if seen.phase is Phase.ENDING:
-        return "everything that was started for it is being ended"
-    return "waiting for what is on its way"
+        return "the processes of the topology are being ended"
+    return "waiting for rows that are on their way to the sinks"

@@ -7,43 +7,43 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.display import Display, OperatorDisplay
 from penstock.cli.numbers import NOTHING, count, milliseconds, seconds
-from penstock.cli.view import OperatorView, View
 
 _BAR_WIDTH = 30
 
 
-def live_table(view: View) -> RenderableType:
-    return Group(_heading(view), *_notices(view), _operators(view), _sinks(view))
+def live_table(display: Display) -> RenderableType:
+    return Group(_heading(display), *_notices(display), _operators(display), _sinks(display))
 
 
-def _heading(view: View) -> RenderableType:
-    title = Text.assemble((view.topology, "bold"), f" on {view.cluster}  ")
-    if view.seconds is None:
-        return title + Text(f"{view.elapsed:.0f} s")
+def _heading(display: Display) -> RenderableType:
+    title = Text.assemble((display.topology, "bold"), f" on {display.cluster}  ")
+    if display.seconds is None:
+        return title + Text(f"{display.elapsed:.0f} s")
     line = Table.grid(padding=(0, 1))
-    done = min(view.elapsed, view.seconds)
-    bar = ProgressBar(total=view.seconds, completed=done, width=_BAR_WIDTH)
-    line.add_row(title, bar, f"{done:.0f} of {view.seconds:.0f} s")
+    done = min(display.elapsed, display.seconds)
+    bar = ProgressBar(total=display.seconds, completed=done, width=_BAR_WIDTH)
+    line.add_row(title, bar, f"{done:.0f} of {display.seconds:.0f} s")
     return line
 
 
-def _notices(view: View) -> list[Text]:
+def _notices(display: Display) -> list[Text]:
     """What a user should know beside the figures."""
     notices = []
-    if view.stopping:
-        notices.append(Text(view.stopping, style="yellow"))
-    if view.throttled:
+    if display.stopping:
+        notices.append(Text(display.stopping, style="yellow"))
+    if display.throttled:
         notices.append(
-            Text(f"throttled: {', '.join(view.throttled)} waits for the operators behind it", style="yellow")
+            Text(f"throttled: {', '.join(display.throttled)} waits for the operators behind it", style="yellow")
         )
-    if view.unplaced_because:
-        notices.append(Text(f"unplaced because {view.unplaced_because}", style="yellow"))
+    if display.unplaced_because:
+        notices.append(Text(f"unplaced because {display.unplaced_because}", style="yellow"))
     return notices
 
 
-def _operators(view: View) -> Table:
-    bad, late = any(one.bad_rows for one in view.operators), any(one.late_rows for one in view.operators)
+def _operators(display: Display) -> Table:
+    bad, late = any(one.bad_rows for one in display.operators), any(one.late_rows for one in display.operators)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("operator", no_wrap=True)
     table.add_column("kind", no_wrap=True)
@@ -51,12 +51,12 @@ def _operators(view: View) -> Table:
     table.add_column("slots", overflow="fold")
     for heading in ("rows in/s", "out/s", "backlog", "batch ms", *(["bad rows"] * bad), *(["late rows"] * late)):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in view.operators:
+    for one in display.operators:
         table.add_row(*_row(one, bad, late))
     return table
 
 
-def _row(one: OperatorView, bad: bool, late: bool) -> list[RenderableType]:
+def _row(one: OperatorDisplay, bad: bool, late: bool) -> list[RenderableType]:
     return [
         one.name,
         one.kind,
@@ -71,25 +71,25 @@ def _row(one: OperatorView, bad: bool, late: bool) -> list[RenderableType]:
     ]
 
 
-def _sinks(view: View) -> Table:
+def _sinks(display: Display) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("sink")
     for heading in ("latency p50", "p99"):
         table.add_column(heading, justify="right")
-    for one in view.operators:
+    for one in display.operators:
         if one.kind == "sink":
             table.add_row(one.name, seconds(one.latency_p50), seconds(one.latency_p99))
     return table
 
 
-def plain_line(view: View) -> str:
+def plain_line(display: Display) -> str:
     """The same in one line, for a log."""
-    operators = [_plain(one) for one in view.operators]
-    notices = [text.plain for text in _notices(view)]
-    return f"{view.elapsed:.0f} s: " + " | ".join([*operators, *notices])
+    operators = [_plain(one) for one in display.operators]
+    notices = [text.plain for text in _notices(display)]
+    return f"{display.elapsed:.0f} s: " + " | ".join([*operators, *notices])
 
 
-def _plain(one: OperatorView) -> str:
+def _plain(one: OperatorDisplay) -> str:
     words = [one.name]
     if one.rows_in is not None:
         words.append(f"in {count(one.rows_in)}/s")

@@ -12,8 +12,9 @@ from contextlib import nullcontext, redirect_stdout
 
 import click
 
-from penstock.cli import steering as _commands_for_what_runs  # noqa: F401 - it adds them to the others
-from penstock.cli.commands import Outcome, penstock
+from penstock.cli import actions as _actions  # noqa: F401 - it adds its commands to the others
+from penstock.cli import reads as _reads  # noqa: F401 - it adds its commands to the others
+from penstock.cli.commands import CommandResult, penstock
 from penstock.cli.stopping import INTERRUPTED
 from penstock.errors import PenstockError
 
@@ -28,21 +29,21 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         # With --json, standard output holds one object; what a user's file or sink prints goes elsewhere.
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            outcome = _invoke(words)
-        if outcome.answer is not None:
-            _print_json(outcome.answer)
-        for one in outcome.stream or ():
+            result = _invoke(words)
+        if result.answer is not None:
+            _print_json(result.answer)
+        for one in result.stream or ():
             sys.stdout.write(json.dumps(one) + "\n")
             sys.stdout.flush()
         sys.stdout.flush()
-        return outcome.code
+        return result.code
     except PenstockError as error:
         _report(error, as_json)
         return MISTAKE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`penstock show ... | head`): not worth a word, and nobody would see it.
+        # The program that read our output has ended (`penstock show ... | head`): nobody would see a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BUG
     except Exception as error:
@@ -50,9 +51,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return BUG
 
 
-def _invoke(words: list[str]) -> Outcome:
+def _invoke(words: list[str]) -> CommandResult:
     try:
-        outcome = penstock.main(words, "penstock", standalone_mode=False)
+        result = penstock.main(words, "penstock", standalone_mode=False)
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.UsageError as error:
@@ -62,7 +63,7 @@ def _invoke(words: list[str]) -> Outcome:
     except click.ClickException as error:
         raise PenstockError("BAD_COMMAND", error.format_message(), "See: penstock --help") from None
     # --help and --version end with a number instead.
-    return outcome if isinstance(outcome, Outcome) else Outcome(int(outcome or 0))
+    return result if isinstance(result, CommandResult) else CommandResult(int(result or 0))
 
 
 def _report(error: PenstockError, as_json: bool) -> None:
@@ -78,7 +79,7 @@ def _print_json(answer: object) -> None:
 
 
 def _internal(error: Exception) -> PenstockError:
-    """A bug of ours: the traceback goes to a file, because it says nothing to a user."""
+    """An error that is a bug in Penstock. Its traceback goes to a file, because it does not help a user."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:

@@ -10,6 +10,7 @@ from typing import get_args
 
 from penstock import PUBLIC, plans, settings
 from penstock.errors import ERRORS
+from penstock.extending import EXTENDING
 from penstock.monitor.metric import METRICS
 
 _MADE = "<!-- Made by `make docs` from the code. Do not edit. -->"
@@ -43,6 +44,19 @@ which two tasks on slot `a` cost the least to move to `b`: tasks that have been 
 
 `running.run` is a `RunningTopology`: definition, settings, cluster, snapshot, placements (planned, requested,
 observed), events, statistics, changes, pause and stop. `penstock.testing.RecordingTopology` is one without Spark.
+"""
+
+
+_EXTENSIONS = """\
+Policies, guards, mappings, sources and sinks are written with the names of `penstock.extending`:
+
+    from penstock.extending import Answer, Nothing, View
+
+    class Patient:
+        def decide(self, view: View) -> Answer:
+            return Nothing(f"patient for {len(view.history)} decisions")
+
+[CONTRIBUTING.md](../CONTRIBUTING.md) has a recipe for each, and says how a package registers them.
 """
 
 
@@ -84,7 +98,7 @@ def metrics_page() -> str:
 
 def python_page() -> str:
     names = _table(("name of `penstock`", "meaning"), ([f"`{name}`", meaning] for name, (_, meaning) in PUBLIC.items()))
-    functions = {name: getattr(plans, name) for name in plans.__all__ if name.islower()}
+    functions = {name: getattr(plans, name) for name in plans.__all__ if name.islower() and name != "diff"}
     rows = ([f"`plans.{name}{_arguments(made)}`", _first_sentence(made)] for name, made in functions.items())
     actions = ", ".join(f"`{action.__name__}`" for action in get_args(plans.Action))
     return "\n".join(
@@ -98,10 +112,24 @@ def python_page() -> str:
             *_table(("plan", "meaning"), rows),
             "",
             f"A plan may also be put together from actions: `plans.Plan((...), reason)` with {actions}. Carrying a "
-            "plan out twice is carrying it out once.",
+            "plan out twice is carrying it out once. `plans.diff(before, after)` gives the actions that lead from one "
+            "placement to another.",
             "",
+            "## Extensions of one's own",
+            "",
+            _EXTENSIONS,
+            *_extensions(),
         ]
     )
+
+
+def _extensions() -> list[str]:
+    """One table for each kind of extension."""
+    lines = []
+    for written, names in EXTENDING.items():
+        rows = ([f"`{name}`", meaning] for name, (_, meaning) in names.items())
+        lines += [f"### {written}", "", *_table(("name of `penstock.extending`", "meaning"), rows), ""]
+    return lines
 
 
 def _arguments(function: Callable[..., object]) -> str:

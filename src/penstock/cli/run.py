@@ -1,4 +1,4 @@
-"""`penstock run`: launch a topology, show it while it runs, stop it in order, sum it up."""
+"""`penstock run`: start a topology, show it while it runs, stop it in order, and print a summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.api.steered import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.cli.loader import Loaded
-from penstock.cli.run_view import view_of, waiting_rows
+from penstock.cli.run_display import display_of, waiting_rows
 from penstock.cli.screen import Screen
 from penstock.cli.stopping import INTERRUPTED, StoppedEarly, StopRequests
 from penstock.cli.summary import Summary, nothing_ran, summarize
@@ -26,7 +26,7 @@ from penstock.topology.definition import TopologyDefinition
 
 #: Four looks a second: quick enough for people, and cheap.
 TICK = 0.25
-#: The latter while PySpark starts: it takes over Ctrl-C for a moment.
+#: KeyboardInterrupt comes while PySpark starts: PySpark handles Ctrl-C itself for a moment.
 _STOPPED_EARLY = (StoppedEarly, KeyboardInterrupt)
 
 _NOTHING_READ = "It was stopped before any row was read."
@@ -43,9 +43,9 @@ class Order:
     seconds: float | None = None
     state: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    #: What it is to reach by itself.
+    #: What the topology is to reach by scaling itself.
     goal: Goal | None = None
-    #: Operators that are to begin anew, whatever the state holds of them.
+    #: Operators that begin anew: Penstock deletes what the state folder holds of them.
     forget: tuple[str, ...] = ()
 
 
@@ -58,7 +58,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
             with found_from_the_start(name, order.settings, own_process=True) as entry:
                 return _launched(order, screen, stops, entry)
         except _STOPPED_EARLY:
-            screen.tell("stopped before any row was read")
+            screen.tell("the topology was stopped before any row was read")
             return nothing_ran(name, kind), 0
 
 
@@ -79,7 +79,7 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             with steered(run, order.choice.kind, stops.ask, order.goal, entry) as steering:
                 summary, code = Watch(run, order, screen, stops, steering).until_the_end()
             _tell_of_the_end(entry, end(summary))
-            run.stop(drain=False)  # it is drained, or it is not to be
+            run.stop(drain=False)  # the watch has drained it, or the user does not want that
             return summary, code
     except _STOPPED_EARLY:
         _tell_of_the_end(entry, _NOTHING_READ)
@@ -90,13 +90,13 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
 
 
 def _tell_of_the_end(entry: Entry | None, how: str) -> None:
-    """To whoever waits for it elsewhere."""
+    """Tell processes that wait for the end of the topology how it ended."""
     if entry is not None:
         entry.ending(how)
 
 
 class Watch:
-    """A run from its first row to its last."""
+    """Watches a topology from its first row to its last."""
 
     def __init__(
         self, run: RunningTopology, order: Order, screen: Screen, stops: StopRequests, steering: Steering
@@ -129,7 +129,7 @@ class Watch:
         return False
 
     def _drain(self, asked: int) -> bool:
-        """Wait for what is on its way, unless one more stop is asked for."""
+        """Wait until emitted rows have reached the sinks, unless the user asks once more to stop."""
         run = self.run
         run.begin_drain()
         deadline = time.monotonic() + self.order.settings.drain_seconds
@@ -144,4 +144,4 @@ class Watch:
         return True
 
     def _show(self, stopping: str = "") -> None:
-        self.screen.show(view_of(self.run, self.order.choice.kind, self.order.seconds, stopping))
+        self.screen.show(display_of(self.run, self.order.choice.kind, self.order.seconds, stopping))

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.status import Status
 
+from penstock.cli.display import Display
 from penstock.cli.live import live_table, plain_line
-from penstock.cli.view import View
 
 #: Seconds between two plain lines. A terminal is redrawn as often as it is asked to.
 LINE_SECONDS = 5.0
@@ -27,7 +27,7 @@ class Screen:
     def tell(self, text: str) -> None:
         raise NotImplementedError
 
-    def show(self, view: View) -> None:
+    def show(self, display: Display) -> None:
         raise NotImplementedError
 
     def __enter__(self) -> Screen:
@@ -36,7 +36,7 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the place as text may be written to again."""
+        """End the drawing, so that other text can be written."""
 
 
 class Lines(Screen):
@@ -49,16 +49,16 @@ class Lines(Screen):
         self._file.write(f"{text}\n")
         self._file.flush()
 
-    def show(self, view: View) -> None:
-        if view.stopping and not self._stopping:
-            self.tell(view.stopping)
-        self._stopping = view.stopping
+    def show(self, display: Display) -> None:
+        if display.stopping and not self._stopping:
+            self.tell(display.stopping)
+        self._stopping = display.stopping
         now = time.monotonic()
         if self._next is None:
             self._next = now + LINE_SECONDS
         elif now >= self._next:
             self._next += LINE_SECONDS
-            self.tell(plain_line(view))
+            self.tell(plain_line(display))
 
 
 class Terminal(Screen):
@@ -76,8 +76,8 @@ class Terminal(Screen):
             self._status = self._drawn.enter_context(self._console.status(text))
         self._status.update(text)
 
-    def show(self, view: View) -> None:
-        table = live_table(view)
+    def show(self, display: Display) -> None:
+        table = live_table(display)
         if self._live is None:
             self._clear()
             # Not refreshed by a thread of its own: the table changes only when it is shown anew.

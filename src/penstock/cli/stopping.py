@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly stop, the second for one at once."""
+"""Ctrl-C and SIGTERM: the first one asks for an orderly stop, the second one for a stop at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
+
+from penstock.logs import traced
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: What a shell reports for a program that Ctrl-C ended.
@@ -22,18 +24,18 @@ class StoppedEarly(BaseException):
 
 
 class StopRequests:
-    """Counts the requests to stop."""
+    """Counts the requests to stop a topology."""
 
     def __init__(self) -> None:
         self.count = 0
-        #: Whether what is under way is not to be waited for.
+        #: Whether the stop does not wait until emitted rows have reached the sinks.
         self.at_once = False
         self._asked = threading.Event()
         self._starting = True
         self._tell_early: Callable[[], None] | None = None
 
     def when_early(self, tell: Callable[[], None]) -> None:
-        """To be called before the first request interrupts a start: what was started so far takes its time to end."""
+        """Have `tell` called before a request interrupts the start: ending what was started so far takes some time."""
         self._tell_early = tell
 
     def started(self) -> None:
@@ -47,7 +49,7 @@ class StopRequests:
         self._asked.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the next request; True if there has been any so far."""
+        """Wait for the next request, up to `seconds`; True if there has been any request so far."""
         self._asked.wait(seconds)
         self._asked.clear()
         return self.count > 0
@@ -56,11 +58,11 @@ class StopRequests:
         self.count += 1
         self._asked.set()
         if self.count > 2:
-            # Even the quick stop takes too long for this user. Whatever we have started watches for our end.
+            # Even the stop at once takes too long for this user. The processes that we started end when we do.
             os._exit(128 + number)
         if self._starting and self.count == 1:
             if self._tell_early is not None:
-                with suppress(OSError):
+                with traced("the end of the start could not be told to other processes", OSError):
                     self._tell_early()
             raise StoppedEarly
 

@@ -1,4 +1,4 @@
-"""What a run came to, taken at its end while everything is still up: the values behind the last page and --json."""
+"""The summary of a run, taken at its end while everything still runs: the values of the last page and of --json."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class Summary:
 
     @property
     def as_planned(self) -> bool | None:
-        """None where nothing can be known: slots are only logical, or bundles are not placed."""
+        """Whether everything ran where the plan says. None if that is not known: slots are logical, or Spark
+        chooses."""
         if self.unplaced_because or not any(one.places.known for one in self.operators):
             return None
         return not self.differences
@@ -132,7 +133,7 @@ def nothing_ran(topology: str, cluster: str) -> Summary:
 
 
 def summarize(run: RunningTopology, cluster: str, drained: bool) -> Summary:
-    """To be taken before the run is stopped."""
+    """The summary of a run that has not been stopped yet."""
     return Summary(
         topology=run.definition.name,
         cluster=cluster,

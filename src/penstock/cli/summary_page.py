@@ -33,7 +33,7 @@ def print_summary(summary: Summary, console: Console) -> None:
 def verdict(summary: Summary) -> str:
     """Whether everything ran where the plan says, in one line."""
     if summary.unplaced_because:
-        return f"Placement: bundles ran where Spark liked, because {summary.unplaced_because}."
+        return f"Placement: Spark chose where bundles ran, because {summary.unplaced_because}."
     if summary.as_planned is None:
         return "Placement: the slots of a local cluster are one process, so there is nothing to compare."
     if summary.as_planned:
@@ -49,7 +49,7 @@ def end(summary: Summary) -> str:
         rows = sum(one.backlog for one in summary.operators if one.kind != "source")
         text = f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
     elif summary.left_inside:
-        text = "Drained: no row is on its way any more, but not every result was emitted."
+        text = "Drained: no row is on its way any more, but operators have not emitted every result."
     elif summary.unknown_inside:
         text = "Drained: no row is on its way any more."
     else:

@@ -1,4 +1,4 @@
-"""An `attached` cluster: a Spark master someone else runs; its machines and slots are read off its executors."""
+"""The `attached` cluster: someone else runs its Spark master, and its executors say which machines and slots it has."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from penstock.cluster.provider import (
 )
 from penstock.errors import PenstockError
 
+#: Seconds between two looks at the executors.
 POLL_SECONDS = 0.1
-#: How long executors that are to leave may take.
+#: How many seconds executors may take to leave.
 DRAIN_SECONDS = 60.0
 
 
@@ -49,8 +50,8 @@ class AttachedCluster:
     Executors on which nothing is placed (somebody has added a machine) are taken in before more are asked for.
 
     The manager is told a total. That is counted by what is wanted, never by what is there: an executor that is lost is
-    being replaced, and must go on being replaced. The manager may do so on another host: the slot that was lost is
-    then nobody's.
+    being replaced, and must go on being replaced. The manager may replace it on another host: the lost slot is then
+    dropped.
     """
 
     def __init__(self, master_url: str, cores: int, settle_seconds: float = 2.0) -> None:
@@ -119,7 +120,7 @@ class AttachedCluster:
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         with self._lock:
-            # A machine like most of those there are.
+            # The next machine is planned like most of those that are there.
             sizes = Counter(len(machine.slots) for machine in self.cluster.machines)
             slots = max(sizes, key=lambda size: (sizes[size], -size), default=1)
             first = len(self._names) + 1
@@ -149,7 +150,7 @@ class AttachedCluster:
             if machine.name not in self._asked:
                 return None
             came = self._came.get(machine.name, {})
-            # All of them, or those whose executors were replaced on other hosts since.
+            # All slots are awaited at first; later, those whose executors were replaced on other hosts.
             awaited = sorted(set(machine.slots) - came.keys())
             idle = self._asked[machine.name].idle
             fresh = self._fresh(machine.name) - set(came.values())
@@ -160,12 +161,13 @@ class AttachedCluster:
             return came
 
     def _taken(self) -> set[Slot]:
-        """What is counted for a machine that was asked for."""
+        """The slots that count for a machine that was asked for."""
         came = {slot for came in self._came.values() for slot in came.values()}
         return came.union(*(asked.idle for asked in self._asked.values()))
 
     def _fresh(self, name: str) -> set[Slot]:
-        """What a machine that was asked for has: what was idle, and what came since and is not counted for another."""
+        """The slots of a machine that was asked for: those that were idle, and those that came since and count for no
+        other machine."""
         asked = self._asked[name]
         return (self._bound.keys() - asked.others - self._taken()) | (self._bound.keys() & asked.idle)
 
@@ -173,20 +175,20 @@ class AttachedCluster:
         with self._lock:
             if name not in self._asked:
                 return frozenset(slot for slot in self._bound if slot.machine == name)
-            # What was there before stays, should the change that took it in be undone.
+            # Slots that were there before stay, also if the change that took them in is undone.
             slots = self._came[name].values() if name in self._came else self._fresh(name)
             return frozenset(slots) - self._asked[name].idle
 
     def remove_machine(self, name: str, spark: Executors) -> None:
         present = len(spark.executors())
         with self._lock:
-            # Also those that are being replaced: nobody is to come in their place.
+            # Lost slots of the machine go too: no executor is to come in their place any more.
             slots = self.slots_of(name) | {slot for slot in self._lost if slot.machine == name}
             leaving = {self._bound[slot].id for slot in slots if slot in self._bound}
             asked = self._asked.get(name)
             if not leaving and asked is None:
                 raise no_such_machine(name, self.cluster.names)
-            # Of one that did not come (all), none is waited for any longer.
+            # A machine that did not come, or not all of it, is waited for no longer.
             fewer = asked.requested if asked is not None and name not in self._came else len(slots)
             total = self._wanted = max(self._wanted, present) - fewer
             self._forget(name, slots)
@@ -194,7 +196,7 @@ class AttachedCluster:
             self._lost -= slots
         try:
             if fewer:
-                # First: or whoever manages the cluster starts others in their place.
+                # This comes first: or else the cluster's manager starts other executors in their place.
                 spark.request_executors(total)
             if leaving:
                 self._decommission(name, leaving, spark)
@@ -203,7 +205,7 @@ class AttachedCluster:
             self._leaving = frozenset()
 
     def _forget(self, name: str, slots: frozenset[Slot]) -> None:
-        """A machine goes, by the name under which it was planned or by that of its host; its slots may come again."""
+        """Forget a machine, by the name under which it was planned or by that of its host; its slots may come again."""
         gone = {one for one, came in self._came.items() if slots and set(came.values()) <= slots}
         for one in gone | {name}:
             self._asked.pop(one, None)
@@ -225,13 +227,14 @@ class AttachedCluster:
             time.sleep(POLL_SECONDS)
 
     def tend(self) -> list[str]:
-        return []  # its processes are someone else's
+        return []  # the processes of the cluster are someone else's
 
     def stop(self) -> None:
         """Nothing to end: the cluster belongs to someone else."""
 
     def _settled(self, list_executors: ListExecutors, deadline_seconds: float) -> frozenset[Executor]:
-        """The executors, once there are some and their set has not changed for a moment; with no time, as it is now."""
+        """The executors, once there are some and their set has not changed for a moment; if no time is given, those
+        that are there now."""
         deadline = time.monotonic() + deadline_seconds
         settle_seconds = min(self._settle_seconds, deadline_seconds)
         executors, since = frozenset(list_executors()), time.monotonic()

@@ -22,7 +22,7 @@ LEAST_TASK_THREADS = 4
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """What is None takes the default of the kind of cluster."""
+    """A kind of cluster and its size; where a number is None, the kind's default counts."""
 
     kind: str = LOCAL
     machines: int | None = None
@@ -44,7 +44,9 @@ class ClusterChoice:
                 "Leave machines and slots out.",
             )
         if self.kind != ATTACHED and self.master is not None:
-            raise _bad_cluster(f"a {self.kind} cluster has no master to connect to.", "Choose attached, or no master.")
+            raise _bad_cluster(
+                f"a {self.kind} cluster has no master to connect to.", "Choose attached, or leave the master out."
+            )
 
     def provider(self, operators: int, settings: Settings, work_dir: Path) -> Provider:
         """The cluster itself, not yet started, with room for so many operators on every slot."""
@@ -65,7 +67,7 @@ class ClusterChoice:
         return LocalCluster(slots, cores, threads * slots)
 
     def __str__(self) -> str:
-        """What is started, or connected to, for a user who waits."""
+        """The processes that are started, or the master that is connected to, for a user who waits."""
         if self.kind == STANDALONE:
             machines = self.machines or STANDALONE_MACHINES
             return f"a master and {machines} worker{'s' if machines > 1 else ''}"

@@ -63,6 +63,7 @@ def master_command(work_dir: Path, ports: Ports | None = None) -> list[str]:
 
 
 def worker_command(host: str, cores: int, memory_mb: int, work_dir: Path, master_url: str) -> list[str]:
+    """A worker on free ports, for so many task threads and so much memory of executors."""
     addresses: dict[str, object] = {"--host": host, "--port": 0, "--webui-port": 0}
     size = {"--cores": cores, "--memory": f"{memory_mb}m", "--work-dir": work_dir / host}
     properties = {"--properties-file": daemon_properties(work_dir)}
@@ -76,7 +77,7 @@ def _spark_class(name: str, options: Mapping[str, object]) -> list[str]:
 
 def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) -> dict[str, str]:
     """The environment of a daemon, and so of the executors and Python workers below it."""
-    # What a user set for another cluster (SPARK_WORKER_CORES, SPARK_PUBLIC_DNS, ...) would quietly change this one.
+    # Variables that a user set for another cluster (SPARK_WORKER_CORES, ...) would quietly change this one.
     environment = {name: value for name, value in inherited.items() if not name.startswith("SPARK_")}
     # A relative PYTHONPATH means something else in an executor's folder; the package itself must be found in any case.
     package = str(Path(__file__).parents[2])
@@ -106,7 +107,8 @@ def _master_options(work_dir: Path) -> list[str]:
         # A master that is started again finds the application and the workers of the one before it.
         "-Dspark.deploy.recoveryMode=FILESYSTEM",
         f"-Dspark.deploy.recoveryDirectory={_quoted(work_dir / 'recovery')}",
-        # How long it waits then for those that do not answer: by default a minute, in which nobody gets an executor.
+        # How many seconds a master that was started again waits for workers that do not answer: by default it is a
+        # minute, in which nobody gets an executor.
         "-Dspark.worker.timeout=15",
     ]
 
@@ -117,10 +119,12 @@ def _quoted(path: Path) -> str:
 
 
 def write_conf(work_dir: Path, pages: Pages) -> None:
-    """The configuration folder that the daemons, their executors and the driver read instead of the installation's.
+    """Write the configuration folder that the daemons, their executors and the driver read instead of the
+    installation's.
 
     It holds secrets of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
-    speak to an executor or a driver may have it run anything. Files, since command lines can be read by all."""
+    speak to an executor or a driver may have it run anything. The secrets are in files, since everybody can read
+    command lines."""
     conf = conf_folder(work_dir)
     work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     work_dir.chmod(0o700)  # the logs of daemons and executors are here too, and the master's memory
@@ -139,11 +143,12 @@ def _write_secrets(file: Path, properties: Mapping[str, str]) -> None:
 
 
 def scratch_folder(work_dir: Path) -> Path:
-    """What nobody needs when the cluster has ended: shuffle files and local copies of state."""
+    """The folder of files that nobody needs when the cluster has ended: shuffle files and local copies of state."""
     return work_dir / "scratch"
 
 
 def conf_folder(work_dir: Path) -> Path:
+    """The configuration folder."""
     return work_dir / "conf"
 
 

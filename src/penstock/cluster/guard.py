@@ -72,7 +72,8 @@ def main(grace: float, command: list[str]) -> int:
 
 
 def _own_temporary_folder() -> str | None:
-    """Made for the processes that are started from now on, Java's and Python's; None if there is no room for one."""
+    """Make a temporary folder for the processes that are started from now on, Java's and Python's; None if that
+    fails."""
     base = tempfile.gettempdir()
     # Spark puts Unix sockets there, whose names must be short.
     base = base if len(base) <= LONGEST_TEMPORARY else "/tmp"  # noqa: S108 - a folder of our own is made in it
@@ -87,8 +88,8 @@ def _own_temporary_folder() -> str | None:
 
 
 def _remove(folder: str) -> None:
-    """Again and again until it is gone: where the guard keeps only the folder, a JVM that uses it may still be ending,
-    and what it makes meanwhile stands in the way."""
+    """Delete a folder again and again until it is gone: where the guard keeps only the folder, a JVM that uses it may
+    still be ending, and files that the JVM makes meanwhile stand in the way."""
     give_up = time.monotonic() + REMOVE_SECONDS
     while os.path.exists(folder) and time.monotonic() < give_up:  # noqa: PTH110 - no Path for a folder that goes
         shutil.rmtree(folder, ignore_errors=True)
@@ -220,7 +221,7 @@ def _processes_of_proc() -> list[tuple[int, int, str]]:
 
 
 def _processes_of_ps() -> list[tuple[int, int, str]]:
-    """Where there is no /proc (macOS)."""
+    """The same where there is no /proc (macOS)."""
     import subprocess
 
     lines = subprocess.run(["ps", "-axo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout

@@ -31,7 +31,7 @@ def check_java() -> None:
 
 
 def _find_java() -> tuple[str | None, str]:
-    """The java that Spark's scripts take, JAVA_HOME's before PATH's, and where it was looked for."""
+    """The java that Spark's scripts take (JAVA_HOME's before PATH's), and in words where it was looked for."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"

@@ -1,4 +1,4 @@
-"""The `local` cluster: everything in the driver's JVM, one machine, slots that are only logical."""
+"""The `local` cluster: everything runs in the driver's JVM, on one machine, with slots that are only names."""
 
 from __future__ import annotations
 

@@ -35,6 +35,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Cluster:
+    """The machines that a topology may use."""
+
     machines: tuple[Machine, ...]
 
     @property
@@ -46,21 +48,21 @@ class Cluster:
         return tuple(machine.name for machine in self.machines)
 
     def plus(self, machines: Sequence[Machine]) -> Cluster:
-        """With these machines; one that is there already stays as it is."""
+        """The cluster with these machines; a machine that is there already stays as it is."""
         return Cluster((*self.machines, *(one for one in machines if one.name not in self.names)))
 
     def minus(self, names: Collection[str]) -> Cluster:
-        """Without these machines."""
+        """The cluster without these machines."""
         return Cluster(tuple(machine for machine in self.machines if machine.name not in names))
 
     def without(self, slots: Collection[Slot]) -> Cluster:
-        """Without these slots, and without machines that have no others."""
+        """The cluster without these slots, and without machines that have no other slots."""
         left = [Machine(one.name, tuple(slot for slot in one.slots if slot not in slots)) for one in self.machines]
         return Cluster(tuple(machine for machine in left if machine.slots))
 
     @staticmethod
     def of(machines: Sequence[str], slots: int, cores: int = 1) -> Cluster:
-        """Machines that are all alike."""
+        """A cluster of machines that are all alike."""
         return Cluster(
             tuple(Machine(name, tuple(Slot(name, index, cores) for index in range(slots))) for name in machines)
         )
@@ -79,9 +81,11 @@ class Placement:
         object.__setattr__(self, "tasks", MappingProxyType(dict(self.tasks)))
 
     def of(self, operator: str) -> Mapping[Slot, int]:
+        """How many instances of an operator are on each slot."""
         return self.instances[operator]
 
     def total(self, operator: str) -> int:
+        """How many instances an operator has on all slots."""
         return sum(self.instances[operator].values())
 
     @property
@@ -92,7 +96,7 @@ class Placement:
         }
 
     def load(self) -> Counter[Slot]:
-        """Instances of all operators on each slot."""
+        """How many instances of all operators are on each slot."""
         total: Counter[Slot] = Counter()
         for slots in self.instances.values():
             total.update(slots)

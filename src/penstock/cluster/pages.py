@@ -1,8 +1,8 @@
 """The pages of a standalone cluster's master and workers: who may ask them, and what we ask.
 
 Every user of this computer can reach a loopback address, and the master's page lets whoever asks take machines away.
-So the pages answer only to who shows a token that is signed with the cluster's own key (Spark's JWSFilter). The key is
-in a file that only its owner can read, and a token is good for seconds.
+So the pages answer only those who show a token that is signed with the cluster's own key (Spark's JWSFilter). The key
+is in a file that only its owner can read, and a token is good for seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from penstock.cluster.provider import LOOPBACK
 
 FILTER = "org.apache.spark.ui.JWSFilter"
-#: How long a token is good for: whoever gets hold of one is late.
+#: How many seconds a token is good for: whoever steals one is too late.
 TOKEN_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
 

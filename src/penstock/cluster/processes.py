@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive us: each runs below a guard process that notices our end."""
+"""Child processes that cannot outlive this process: each runs below a guard process that notices our end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.cluster import guard
+from penstock.logs import LOGGER
 
-#: How long the guard may take beyond the grace period before it is given up.
+#: How many seconds the guard may take beyond the grace period before it is killed.
 GUARD_SECONDS = guard.KILL_SECONDS + 5.0
 TAIL_BYTES = 64 * 1024
 
@@ -53,16 +54,17 @@ class GuardedProcess:
         """Begin the end without waiting for it, so that several processes can end side by side."""
         line = self._guard.stdin
         if line is not None and not line.closed:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError):  # the guard has ended already, and so has the command
                 line.write(f"{grace}\n".encode())
             line.close()
 
     def terminate(self, grace: float = 5.0) -> None:
-        """End the command and all that came from it, and wait until it is so."""
+        """End the command and all that came from it, and wait until they have ended."""
         self.ask_to_end(grace)
         try:
             self._guard.wait(grace + GUARD_SECONDS)
         except subprocess.TimeoutExpired:
+            LOGGER.warning("the guard of the process that writes %s did not end in time: Penstock kills it", self.log)
             self._guard.kill()
             self._guard.wait()
 

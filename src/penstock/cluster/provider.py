@@ -30,14 +30,14 @@ class Executors(Protocol):
     """What Spark itself can be asked about executors, once there is a session."""
 
     def executors(self) -> list[Executor]:
-        """The live executors but the driver."""
+        """The live executors; the driver is none of them."""
 
     def request_executors(self, total: int) -> None:
         """Tell the cluster's manager how many executors the application wants in all."""
 
     def decommission(self, ids: Collection[str]) -> None:
-        """Have these executors finish what they do, hand over what they hold, and go. Others come in their place unless
-        fewer are wanted in all."""
+        """Have these executors finish their tasks, hand over what they hold, and go. Other executors come in their
+        place unless fewer are wanted in all."""
 
 
 class Provider(Protocol):
@@ -74,12 +74,12 @@ class Provider(Protocol):
         ...
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
-        """The machines that `add_machine` would give next; FIXED_MACHINES where there are none to be had."""
+        """The machines that `add_machine` would give next; FIXED_MACHINES where the cluster cannot get any."""
         ...
 
     def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
-        """Which of these slots, on which nothing is placed, count for the next machines before more are asked for; none
-        where a machine is a host with a name, and comes as a whole."""
+        """Which of these slots, on which nothing is placed, count for the next machines before the cluster asks for
+        more executors; none where a machine comes as a whole, under a name of its own."""
         ...
 
     def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
@@ -87,22 +87,22 @@ class Provider(Protocol):
         ...
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
-        """The slots of a machine that was asked for, as they were planned and as they came; None while it is not all
-        there, or was never asked for. Raises when it cannot come any more."""
+        """The slots of a machine that was asked for, as they were planned and as they came; None while the machine is
+        not all there, or if nobody asked for it. An error if the machine cannot come any more."""
         ...
 
     def slots_of(self, name: str) -> frozenset[Slot]:
-        """The slots that go when this machine is removed: of one that was added, those that came for it, by the name
-        under which it was planned; none if there is no such machine."""
+        """The slots that go when this machine is removed; none if there is no such machine. A machine that was added is
+        named as it was planned, and its slots are those that came for it."""
         ...
 
     def remove_machine(self, name: str, spark: Executors) -> None:
-        """Decommission a machine and wait until it is gone. Nothing should be placed there any more. One that was asked
-        for and did not come is asked for no longer."""
+        """Decommission a machine and wait until it is gone. Nothing should be placed there any more. The cluster asks
+        no longer for a machine that did not come."""
         ...
 
     def tend(self) -> list[str]:
-        """Start again what has ended of this cluster's own processes; says in words what it did."""
+        """Start those of this cluster's own processes again that have ended, and say in words which."""
         ...
 
     def stop(self) -> None:
@@ -135,9 +135,11 @@ def cluster_failed(what: str, log_tail: str = "") -> PenstockError:
 
 
 def fixed_machines(message: str, hint: str) -> PenstockError:
+    """FIXED_MACHINES: the cluster can neither get nor give up machines."""
     return PenstockError("FIXED_MACHINES", message, hint)
 
 
 def no_such_machine(name: str, known: Collection[str]) -> PenstockError:
+    """NO_SUCH_MACHINE, with the names of the machines that there are."""
     names = ", ".join(known) or "none"
     return PenstockError("NO_SUCH_MACHINE", f"there is no machine {name}.", f"The machines are: {names}.")

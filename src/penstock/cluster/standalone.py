@@ -1,18 +1,16 @@
-"""The `standalone` cluster: a Spark master and workers of our own, each worker a machine with its own address."""
+"""The `standalone` cluster: Penstock starts a Spark master and workers, and each worker is a machine with an address of
+its own."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import sys
 import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cluster import daemons
+from penstock.cluster import addresses, daemons
 from penstock.cluster.binding import assign_slots
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -30,16 +28,13 @@ from penstock.cluster.provider import (
     require_at_least_one,
 )
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import LOGGER, delete_folder, traced
 
 POLL_SECONDS = 0.05
-#: How long the master may take; a few seconds are usual.
+#: How many seconds the master may take to start; a few are usual.
 START_SECONDS = 60.0
-#: The first machine is 127.0.0.2: the driver and the master have 127.0.0.1.
-FIRST_ADDRESS = 2
-LAST_ADDRESS = 254
 GRACE_SECONDS = 3.0
-#: A daemon that has ended so often within so many seconds is left as it is for a while.
+#: A daemon that was started again so often within so many seconds is not started again for a while.
 MOST_RESTARTS, RESTART_WINDOW = 6, 60.0
 #: Spark refuses less: one and a half times the 300 MB that it keeps for itself.
 LEAST_MEMORY_MB = 450
@@ -102,7 +97,8 @@ class StandaloneCluster:
     @property
     def cluster(self) -> Cluster:
         with self._lock:
-            return Cluster(tuple(worker.machine for _, worker in sorted(self._workers.items(), key=_address_order)))
+            hosts = sorted(self._workers, key=addresses.order)
+            return Cluster(tuple(self._workers[host].machine for host in hosts))
 
     def start(self) -> None:
         """Start the master and, once it listens, the workers.
@@ -111,11 +107,11 @@ class StandaloneCluster:
         cannot be started earlier: a worker that finds no master tries again only after 5 to 15 s.
         """
         check_java()
-        for i in range(self.machines):
-            _require_address(_address(FIRST_ADDRESS + i))
-        self._clear_scratch()  # a driver that was killed could not
-        # What a master of an earlier run knew: this one would wait for workers that are gone.
-        shutil.rmtree(self.work_dir / "recovery", ignore_errors=True)
+        for address in addresses.free(self.machines, taken=()):
+            addresses.require(address)
+        self._clear_scratch()  # a driver that was killed could not delete its own
+        # The notes of an earlier run's master: with them, this master would wait for workers that are gone.
+        delete_folder(self.work_dir / "recovery")
         daemons.write_conf(self.work_dir, self._pages)
         try:
             self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir))
@@ -160,7 +156,8 @@ class StandaloneCluster:
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         with self._lock:
-            return Cluster.of(self._free_addresses(count), self.slots, self.cores).machines
+            free = addresses.free(count, taken={*self._workers, *self._leaving})
+            return Cluster.of(free, self.slots, self.cores).machines
 
     def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
         return ()
@@ -168,7 +165,7 @@ class StandaloneCluster:
     def add_machine(self, machine: Machine, spark: Executors | None = None, idle: Collection[Slot] = ()) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""
         with self._lock:
-            _require_address(machine.name)
+            addresses.require(machine.name)
             self._workers[machine.name] = Worker(machine, self._launch_worker(machine.name))
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
@@ -176,7 +173,7 @@ class StandaloneCluster:
             worker = self._workers.get(machine.name)
             if worker is None:
                 return None
-            # One that has ended is started again (see `tend`), as long as that may help.
+            # `tend` starts a worker again that has ended, as long as that may help.
             if not worker.process.alive and not self._recent_restarts(machine.name) < MOST_RESTARTS:
                 raise _ended(f"The worker of machine {machine.name}", worker.process)
             slots = {slot: slot for slot in worker.machine.slots}
@@ -216,7 +213,9 @@ class StandaloneCluster:
             done = []
             if not self._master.alive:
                 if self._may_restart("master"):
-                    done.append(f"the master had ended (exit code {self._master.exit_code}): started again")
+                    done.append(
+                        f"the master had ended (exit code {self._master.exit_code}), and Penstock started it again"
+                    )
                     self._master.terminate(0)  # nothing is left to end but our line to its guard
                     self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir, self._ports))
                 return done
@@ -225,13 +224,14 @@ class StandaloneCluster:
             for host, worker in self._workers.items():
                 if not worker.process.alive and self._may_restart(host):
                     ended = worker.process.exit_code
-                    done.append(f"the worker of {host} had ended (exit code {ended}): started again")
+                    done.append(f"the worker of {host} had ended (exit code {ended}), and Penstock started it again")
                     worker.process.terminate(0)
                     self._workers[host] = Worker(worker.machine, self._launch_worker(host))
             return done
 
     def _may_restart(self, name: str) -> bool:
-        """Not again and again: what ends as soon as it is started has a reason that a restart does not mend."""
+        """Whether a daemon may be started again: one that ends as soon as it is started has a reason that a restart
+        does not mend."""
         if self._recent_restarts(name) >= MOST_RESTARTS:
             return False
         self._restarts[name].append(time.monotonic())
@@ -258,16 +258,19 @@ class StandaloneCluster:
                 self._clear_scratch()
 
     def _clear_scratch(self) -> None:
-        shutil.rmtree(daemons.scratch_folder(self.work_dir), ignore_errors=True)
+        delete_folder(daemons.scratch_folder(self.work_dir))
 
     def _drain(self, worker: Worker, seconds: float) -> None:
         """Decommission a machine and wait until its executors have gone, if they go in time."""
         ports = daemons.Ports.read(worker.process.log.read_text(errors="replace"))
         if ports is None or not worker.process.alive:
-            return  # it never came up, or is gone: there is nothing to be handed over
+            return  # the worker never came up, or is gone: it has nothing to hand over
         host, deadline = worker.machine.name, time.monotonic() + seconds
         self._pages.decommission(self._master_ports().ui, host)
-        while self._pages.running_executors(host, ports.ui) and time.monotonic() < deadline:
+        while self._pages.running_executors(host, ports.ui):
+            if time.monotonic() >= deadline:
+                LOGGER.warning("the executors of %s did not leave within %g s: they are ended", host, seconds)
+                return
             time.sleep(POLL_SECONDS)
 
     def _launch_worker(self, host: str) -> GuardedProcess:
@@ -291,16 +294,6 @@ class StandaloneCluster:
         if self._ports is None:
             raise cluster_failed("The cluster does not run: it was not started, or has been stopped.")
         return self._ports
-
-    def _free_addresses(self, count: int) -> list[str]:
-        addresses = [_address(last) for last in range(FIRST_ADDRESS, LAST_ADDRESS + 1)]
-        free = [address for address in addresses if address not in self._workers and address not in self._leaving]
-        if len(free) < count:
-            most = len(addresses)
-            raise PenstockError(
-                "BAD_CLUSTER", f"A standalone cluster has at most {most} machines.", "Ask for fewer machines."
-            )
-        return free[:count]
 
     def _require_alive(self) -> None:
         """Say at once that a process has ended, rather than wait for what cannot come any more."""
@@ -336,23 +329,3 @@ def _await_ports(master: GuardedProcess, deadline_seconds: float) -> daemons.Por
 
 def _ended(name: str, process: GuardedProcess) -> PenstockError:
     return cluster_failed(f"{name} has ended (exit code {process.exit_code}).", process.log_tail())
-
-
-def _address(last: int) -> str:
-    return f"127.0.0.{last}"
-
-
-def _address_order(item: tuple[str, Worker]) -> int:
-    return int(item[0].rpartition(".")[2])
-
-
-def _require_address(host: str) -> None:
-    """Machines need addresses of their own; on macOS only 127.0.0.1 is there until more are added."""
-    try:
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-    except OSError as problem:
-        hint = "Use one machine less, the local cluster, or attach to a master on real hosts."
-        if sys.platform == "darwin":
-            hint = f"Add the address with: sudo ifconfig lo0 alias {host} up (once for each machine, until a restart)."
-        raise PenstockError("BAD_CLUSTER", f"Address {host} for a machine cannot be used: {problem}.", hint) from None

@@ -38,8 +38,9 @@ def launch(
     tell: Tell = _silently,
     forget: Collection[str] = (),
 ) -> Iterator[SparkTopology]:
-    """A started run. Without a state folder it has a temporary one. `tell` hears what is being started and stopped.
-    What operators in `forget` hold of an earlier run on the state is given up."""
+    """Start a topology, and end it when the block is left. Without `state`, the topology gets a temporary state folder.
+    `tell` is called with what is being started and stopped. `forget` names operators: Penstock gives up what they hold
+    of an earlier run on the same state."""
     folder = StateFolder.hold(state)
     try:
         provider = choice.provider(len(definition.operators), settings, Path(folder.sub("cluster")))

@@ -22,7 +22,7 @@ def registered(group: str, name: str, base: type) -> Any:
     if not callable(kind) or (isinstance(kind, type) and not issubclass(kind, base)):
         raise PenstockError(
             "PLUGIN_FAILED",
-            f'the {plugins.GROUPS[group].what} "{name}" is no class that derives from {base.__name__}.',
+            f'the {plugins.GROUPS[group].what} "{name}" is not a class that derives from {base.__name__}.',
             f"Install another version of {plugins.package_of(group, name)}, or choose another name.",
             where,
         )

@@ -20,11 +20,11 @@ class FileWriter(Protocol):
     """Writes the rows of a sink to a file that only appears under its final name once the batch is published."""
 
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
-        """(staged path, final path)."""
+        """Write the rows to a staged file, and return (staged path, final path)."""
 
     def clear(self, before: int | None = None) -> None:
-        """Delete what was staged and never published; on the driver. All of it before anything runs; later only what
-        was staged for batches before this one."""
+        """Delete staged files that were never published. The driver calls it without `before` when nothing runs yet, to
+        delete all of them, and later with the number of a batch, to delete those of earlier batches."""
 
 
 class BatchWriter(Protocol):
@@ -62,30 +62,32 @@ class SinkKind:
     users_function: ClassVar[bool] = False
 
     def describe(self) -> Mapping[str, Any]:
-        """For people, without secrets."""
+        """What is shown of the sink, to people and in JSON. It must hold no secrets."""
         return {"kind": self.kind}
 
     @property
     def folder(self) -> str | None:
-        """Where its files are, of a kind that has a folder: a run that goes on goes on there."""
+        """The folder of its files, for a kind that has one. A run that goes on from a state writes to the same
+        folder."""
         return None
 
     def check_rows(self, schema: pa.Schema, where: Location) -> None:
         """Raise a named error about rows that this sink cannot write, when the topology is declared."""
 
     def check(self, sink: str, identity: str, goes_on: bool, where: Location | None) -> None:
-        """Raise a named error about what is wrong in the world outside. Called before a run touches its state, whose
-        `identity` no other has. `goes_on` says whether the sink has been writing to the same place before."""
+        """Raise a named error if the sink cannot be written to. Penstock calls it before a run touches its state. No
+        other state has the same `identity`. `goes_on` says whether the sink has written to the same place before."""
 
     def bundle_function(self) -> Callable[[pa.RecordBatch], Any] | None:
-        """What a bundle calls with rows as they come. What it returns is not looked at. It travels to the executors, so
-        it must be picklable. A batch that is run again after a failure calls it again."""
+        """The function that a bundle calls with each record batch. Penstock ignores what the function returns. The
+        function travels to the executors, so it must be picklable. If a batch is run again after a failure, Penstock
+        calls the function again with the same rows."""
         return None
 
     def file_writer(self, place: SinkPlace) -> FileWriter | None:
-        """Of a kind whose rows go to files that appear when their batch is published."""
+        """For a kind whose rows go to files that appear when their batch is published."""
         return None
 
     def batch_writer(self, place: SinkPlace) -> BatchWriter | None:
-        """Of a kind that bundles do not write."""
+        """For a kind whose rows the driver writes (`written_by_bundles = False`)."""
         return None

@@ -48,7 +48,7 @@ class Notes(Protocol):
     def get_meta(self, key: str) -> str | None: ...
 
     def metas(self, prefix: str) -> dict[str, str]:
-        """All values whose key begins so, by the rest of their keys."""
+        """All values whose key begins with `prefix`, by the rest of their keys."""
 
     def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
         """Write some values and delete others, in one transaction."""
@@ -60,11 +60,11 @@ class SourcePlace:
 
     operator: str
     notes: Notes
-    #: The seconds of the run.
+    #: The clock of the run: run time, in seconds.
     clock: Callable[[], float]
     where: Location | None = None
-    #: Every key of its notes must begin so. The catalog forgets these keys, and no others, when the operator begins
-    #: anew.
+    #: Every key of the source's notes must begin with this. When the operator begins anew, the catalog forgets exactly
+    #: the keys that begin with it.
     prefix: str = ""
     #: What lasts as long as the run, also when the source's query is replaced by another.
     memory: MutableMapping[str, Any] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Offsets:
     position: Offset
 
     def look(self) -> None:
-        """Find out what is there. Called often: a kind that must not ask so often keeps the time itself."""
+        """Find out what there is to read. Penstock calls it often: a kind that must not ask so often skips calls."""
 
     def available(self) -> int:
         """How much could be read now, in the kind's unit."""
@@ -108,7 +108,7 @@ class Offsets:
 
     @property
     def ended(self) -> bool:
-        """Whether everything was read that will ever come."""
+        """Whether the source has ended, and everything was read."""
         return False
 
     @property
@@ -127,7 +127,7 @@ class SourceKind:
 
     #: The name of the kind, as people and the state see it.
     kind: ClassVar[str]
-    #: What the rows are.
+    #: The schema of the rows.
     schema: pa.Schema
     #: Whether bundles read its rows: then it can be chained, throttled, and single rows may be refused. Spark reads
     #: the rows of other kinds, from `stream`.
@@ -150,14 +150,15 @@ class SourceKind:
         return True
 
     def describe(self) -> Mapping[str, Any]:
-        """For people, without secrets."""
+        """What is shown of the source, to people and in JSON. It must hold no secrets."""
         return {"kind": self.kind}
 
     def check(self, where: Location | None) -> None:
-        """Raise a named error about what is wrong in the world outside. Called before a run touches its state."""
+        """Raise a named error if the source cannot be read, for instance because a topic does not exist. Penstock calls
+        it before a run touches its state."""
 
     def offsets(self, place: SourcePlace) -> Offsets:
-        """On the driver, when the source's query starts."""
+        """The offsets of this source. The driver asks for them when the query of the source starts."""
         raise NotImplementedError(f"bundles do not read a source of kind {self.kind}")
 
     def read(self, load: Any, bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
@@ -166,10 +167,10 @@ class SourceKind:
         raise NotImplementedError(f"bundles do not read a source of kind {self.kind}")
 
     def rows_due(self, elapsed: float) -> list[pa.RecordBatch] | None:
-        """Of a kind that makes its rows after a schedule: all that are due so many seconds after its start, for tests
-        with a clock of their own. None of any other kind."""
+        """For a kind that makes its rows by a schedule: all rows that are due this many seconds after the start. Tests
+        with a clock use it. Every other kind returns None."""
         return None
 
     def stream(self, session: Any) -> Any:
-        """Of a kind that Spark reads: a streaming DataFrame of the SparkSession."""
+        """For a kind that Spark reads: a streaming DataFrame of the SparkSession."""
         raise NotImplementedError(f"Spark does not read a source of kind {self.kind}")

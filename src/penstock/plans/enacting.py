@@ -1,7 +1,7 @@
-"""Carrying a plan out, step by step: machines come first, then the placement changes, then machines go.
+"""Plans are carried out step by step: machines are added, then the placement changes, then machines are removed.
 
-It is checked as a whole before anything changes, and rolled back as a whole, to the placement that ran before, when a
-step cannot be done. Whatever happens is told in the outcome.
+A plan is checked as a whole before anything changes. If a step cannot be done, the plan is rolled back as a whole, to
+the placement that ran before. The outcome tells what happened.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Protocol
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, Target, diff, target
 from penstock.topology.definition import TopologyDefinition
 
-#: Asked again and again while something is waited for: a reason to give up, or nothing.
+#: Called again and again while a step waits for something: returns a reason to give up, or an empty text.
 GiveUp = Callable[[], str]
 
 
 @dataclass(frozen=True)
 class Interruption:
-    """What a change did to the output of an operator: the longest time between two published batches around it, and
-    the median of that before."""
+    """How a change interrupted an operator: the longest time between two published batches around the change, and the
+    median of the times before it."""
 
     operator: str
     gap_seconds: float
@@ -37,7 +38,8 @@ class Interruption:
 @dataclass(frozen=True)
 class Move:
     """A task that was moved: its state in bytes, and how long its operator stood still. Tasks of an operator that move
-    at once share one standstill; `load_seconds` is by how much this task took longer than usual in its first batch."""
+    together share one interruption; `load_seconds` is by how much the task took longer than usual in its first
+    batch."""
 
     operator: str
     task: int
@@ -50,14 +52,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Placed:
-    """What came of asking for a placement."""
+    """What it took to reach a placement: the tasks that moved, and the interruptions."""
 
     moves: tuple[Move, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
 
 
 class Engine(Protocol):
-    """What the plan is carried out on: a running topology, or its recording double in penstock.testing."""
+    """What plans are carried out on: a running topology, or its recording double in penstock.testing."""
 
     @property
     def definition(self) -> TopologyDefinition: ...
@@ -72,11 +74,11 @@ class Engine(Protocol):
         """The slots of a machine that was added: as planned, and as they came; None if it was not added."""
 
     def add_machine(self, machine: Machine, give_up: GiveUp) -> Mapping[Slot, Slot]:
-        """Start it, wait for its executors and warm them. Leaves nothing behind if that fails."""
+        """Start a machine, wait for its executors and warm them. If that fails, nothing is left behind."""
 
     def remove_machine(self, name: str) -> None:
-        """Decommission a machine on which nothing is placed, and stop it. One that was added may go by the name under
-        which it was planned, and nothing else goes then."""
+        """Decommission a machine on which nothing is placed, and stop it. A machine that was added may be named as in
+        its plan; only its own slots are removed then."""
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
         """Ask for a placement and wait until it is observed."""
@@ -85,18 +87,21 @@ class Engine(Protocol):
         """Ask for a placement that ran before, and wait for nothing."""
 
     def note(self, change: str) -> None:
-        """Remember what is being changed, over the death of this process; empty when it is over."""
+        """Write down what is being changed, so that the next start knows it if this process dies. Empty: the change is
+        over."""
 
 
 class Status(StrEnum):
     DONE = "done"
-    #: The plan leads to what there is already.
+    #: The topology was already as the plan wants it.
     NOTHING = "nothing to do"
     ROLLED_BACK = "rolled back"
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
+    """One step of carrying out a plan, and how many seconds it took."""
+
     what: str
     seconds: float
 
@@ -108,10 +113,10 @@ class Outcome:
     plan: Plan
     status: Status
     reason: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
     placed: Placed = field(default_factory=Placed)
     seconds: float = 0.0
-    #: Of one that was rolled back: the name of the error.
+    #: The name of the error, if the plan was rolled back.
     error: str = ""
 
 
@@ -123,7 +128,7 @@ class Enactor:
         self._clock = clock
         self._busy = threading.Lock()
         self._cancelled = threading.Event()
-        #: Machines that were removed by a plan: to remove one of them again is nothing to do.
+        #: Machines that a plan has removed: to remove one of them again changes nothing.
         self._removed: set[str] = set()
         #: The plan that is being carried out, and its present step.
         self.current: Plan | None = None
@@ -131,25 +136,26 @@ class Enactor:
 
     @property
     def planned(self) -> Placement:
-        """What was decided, on the slots there are."""
+        """The planned placement."""
         return self._engine.planned
 
     def leads_to(self, plan: Plan) -> Target:
-        """Where the plan leads from here; refused with a named error if that could not run. Nothing changes."""
+        """Where the plan leads from here. A plan that could not run is refused with a named error. Nothing changes."""
         engine = self._engine
         return target(self._actions(plan), engine.planned, engine.cluster, engine.definition, engine.slot_instances)
 
     def carry_out(self, plan: Plan) -> Outcome:
-        """Refused plans raise, with nothing changed. Otherwise the outcome says what became of it."""
+        """Carry a plan out; the outcome says what became of it. A plan that could not run is refused with a named
+        error, and nothing has changed then."""
         with self.exclusively("check the plan"):
             self.current = plan
             return self._carry_out(plan)
 
     @contextmanager
     def exclusively(self, step: str) -> Iterator[None]:
-        """While this goes on, nothing else may be changed."""
+        """Let no other change begin until the block is left. If one is under way, this is refused: BUSY."""
         if not self._busy.acquire(blocking=False):
-            now = self.step or "it has just begun"
+            now = self.step or "the change has just begun"
             raise PenstockError("BUSY", f"another change is under way: {now}.", "Wait for its end, or cancel it.")
         try:
             self._cancelled.clear()
@@ -168,10 +174,10 @@ class Enactor:
 
     def _carry_out(self, plan: Plan) -> Outcome:
         engine = self._engine
-        leads_to = self.leads_to(plan)  # refuses what cannot be
+        leads_to = self.leads_to(plan)  # refuses a plan that could not run
         before = engine.planned
         if leads_to.placement == before and set(leads_to.cluster.names) == set(engine.cluster.names):
-            return Outcome(plan, Status.NOTHING, "everything is as the plan wants it")
+            return Outcome(plan, Status.NOTHING, "the topology is already as the plan wants it")
         began, steps = self._clock(), _Steps(self._clock, self)
         engine.note("; ".join(str(action) for action in plan.actions))
         added: list[str] = []
@@ -181,7 +187,7 @@ class Enactor:
                     with steps.of(f"add machine {machine.name}"):
                         engine.add_machine(machine, self._give_up)
                         added.append(machine.name)
-            # What was planned for a machine to come is now for the one that came.
+            # Instances that were planned for a machine by its expected slots go to the slots that really came.
             placement = self.leads_to(plan).placement
             with steps.of(_summary(diff(before, placement))):
                 placed = engine.place(placement, self._give_up)
@@ -202,31 +208,31 @@ class Enactor:
         return set(self._engine.cluster.names) - removed
 
     def _give_up(self) -> str:
-        return "it was cancelled" if self._cancelled.is_set() else ""
+        return "the operation was cancelled" if self._cancelled.is_set() else ""
 
     def _roll_back(
         self, plan: Plan, before: Placement, added: list[str], because: PenstockError, steps: _Steps
     ) -> Outcome:
-        """Back to what ran before. A machine that this plan added goes again; where one was to be removed and is gone,
-        what was there is placed on those that are left (see Arrangement.requested). Every step of it is tried: the
-        outcome names those that failed too."""
+        """Go back to the placement that ran before. A machine that this plan added is removed again. If a machine that
+        was to be removed is gone already, its instances are placed on the machines that are left (see
+        Arrangement.requested). Every step is tried, and the outcome names the steps that failed too."""
         engine, why = self._engine, [f"{because.name}: {because.message}"]
         with steps.of("roll back"):
             try:
                 engine.restore(before)
             except Exception as problem:
-                why.append(f"the placement before could not be restored: {_named(problem).message}")
+                why.append(f"the placement that ran before could not be restored: {_named(problem).message}")
             for name in added:
                 try:
                     engine.remove_machine(name)
                 except Exception as problem:
-                    why.append(f"{name} could not be removed again: {_named(problem).message}")
+                    why.append(f"machine {name} could not be removed again: {_named(problem).message}")
         why += filter(None, [self._end_note()])
         return Outcome(plan, Status.ROLLED_BACK, "; ".join(why), steps.done, seconds=steps.seconds, error=because.name)
 
     def _end_note(self) -> str:
-        """Note that the change is over. That it cannot be noted is a reason of its own and changes no outcome: the next
-        change clears the note, or the next start."""
+        """Clear the note of the change, which is over. If that fails, the reason is returned and the outcome stays: the
+        next change or the next start clears the note."""
         try:
             self._engine.note("")
         except Exception as problem:
@@ -234,8 +240,8 @@ class Enactor:
         return ""
 
     def _actions(self, plan: Plan) -> tuple[Action, ...]:
-        """The plan's actions in terms of what there is: machines that were added by their real slots, and without
-        those that were removed already."""
+        """The actions of a plan with the real slots of machines that were added already, and without machines that were
+        removed already."""
         engine = self._engine
         slots: dict[Slot, Slot] = {}
         for action in plan.actions:
@@ -250,12 +256,12 @@ class Enactor:
 
 
 class _Steps:
-    """What was done so far, and how long it took."""
+    """The steps that were done so far, and how long each took."""
 
     def __init__(self, clock: Callable[[], float], enactor: Enactor) -> None:
         self._clock = clock
         self._enactor = enactor
-        self._done: list[Step] = []
+        self._done: list[PlanStep] = []
         self._what, self._began = "", 0.0
 
     def of(self, what: str) -> _Steps:
@@ -266,10 +272,10 @@ class _Steps:
         self._enactor.step, self._began = self._what, self._clock()
 
     def __exit__(self, *_: object) -> None:
-        self._done.append(Step(self._what, self._clock() - self._began))
+        self._done.append(PlanStep(self._what, self._clock() - self._began))
 
     @property
-    def done(self) -> tuple[Step, ...]:
+    def done(self) -> tuple[PlanStep, ...]:
         return tuple(self._done)
 
     @property
@@ -278,9 +284,10 @@ class _Steps:
 
 
 def _named(problem: Exception) -> PenstockError:
-    """Whatever goes wrong in the middle of a change, the change is rolled back."""
+    """Any error in the middle of a change as a named one: the change is rolled back for all of them."""
     if isinstance(problem, PenstockError):
         return problem
+    LOGGER.error("a step of a plan failed", exc_info=problem)
     return PenstockError(
         "INTERNAL", f"{type(problem).__name__}: {problem}.", "Try again; the topology runs again as it did before."
     )
@@ -289,7 +296,7 @@ def _named(problem: Exception) -> PenstockError:
 def _translated(action: Action, slots: Mapping[Slot, Slot]) -> Action:
     if isinstance(action, SetInstances):
         placed: Counter[Slot] = Counter()
-        for slot, count in action.slots.items():  # two that were planned apart may have come as one
+        for slot, count in action.slots.items():  # two planned slots may have come as one
             placed[slots.get(slot, slot)] += count
         return SetInstances(action.operator, dict(placed))
     if isinstance(action, MoveTask):
@@ -302,4 +309,4 @@ def _summary(actions: Sequence[Action]) -> str:
     moves = sum(isinstance(action, MoveTask) for action in actions)
     parts = [f"instances of {instances} operator{'s' if instances > 1 else ''}"] if instances else []
     parts += [f"{moves} task{'s' if moves > 1 else ''}"] if moves else []
-    return f"place {' and '.join(parts)}" if parts else "place nothing anew"
+    return f"place {' and '.join(parts)}" if parts else "keep the placement"

@@ -1,4 +1,5 @@
-"""A plan: from one placement to another, as single actions with their reasons. Values only; the engine carries it out.
+"""A plan leads from one placement to another, as single actions with a reason. It is a value; the engine carries it
+out.
 
 Applying a plan twice is applying it once: every action says how things are to be, not what to add to them.
 """
@@ -16,7 +17,7 @@ from penstock.topology.definition import Keyed, TopologyDefinition
 
 @dataclass(frozen=True)
 class SetInstances:
-    """An operator has these instances on these slots, and none elsewhere."""
+    """An operator has so many instances on each of these slots, and none on other slots."""
 
     operator: str
     slots: Mapping[Slot, int]
@@ -64,8 +65,8 @@ class RemoveMachine:
 
 @dataclass(frozen=True)
 class SetTasks:
-    """A keyed operator's state is cut into so many tasks. It stands still meanwhile, so this is a plan of its own; its
-    instances stay what and where they are, and the tasks are dealt to them anew."""
+    """A keyed operator's state is cut into so many tasks. The operator stands still meanwhile, so this is the only
+    action of its plan. Its instances stay on their slots, and the tasks are dealt to them anew."""
 
     operator: str
     tasks: int
@@ -122,7 +123,7 @@ def apply(placement: Placement, actions: Sequence[Action]) -> Placement:
         elif isinstance(action, MoveTask):
             known = tasks.get(action.operator, [])
             if not 0 <= action.task < len(known):
-                has = f"it has tasks 0 to {len(known) - 1}" if known else "it is no keyed operator of this topology"
+                has = f"its tasks are 0 to {len(known) - 1}" if known else "it is no keyed operator of this topology"
                 raise PenstockError(
                     "NO_SUCH_TASK", f'"{action.operator}" has no task {action.task}: {has}.', "Nothing was changed."
                 )
@@ -144,11 +145,11 @@ def target(
     definition: TopologyDefinition,
     slot_instances: int,
 ) -> Target:
-    """Where these actions lead from here; refused with a named error if that could not run."""
+    """Where these actions lead from here. Actions that lead to what could not run are refused with a named error."""
     if cut := [action for action in actions if isinstance(action, SetTasks)]:
         raise _bad(
-            f'the state of "{cut[0].operator}" is to be cut anew together with other changes.',
-            "Make one change after the other.",
+            f'the plan cuts the state of "{cut[0].operator}" anew and has other actions too.',
+            "Make two plans, one after the other.",
         )
     removed = {action.name for action in actions if isinstance(action, RemoveMachine)}
     added = {action.machine.name for action in actions if isinstance(action, AddMachine)}
@@ -160,15 +161,17 @@ def target(
         raise PenstockError("NO_SUCH_MACHINE", f"there is no machine {names}.", f"The machines are: {known}.")
     leads_to = Target(apply(placement, actions), apply_to_cluster(cluster, actions))
     if not leads_to.cluster.machines:
-        raise PenstockError("LAST_MACHINE", f"{known} cannot be removed: no machine would be left.", "Add one first.")
+        raise PenstockError(
+            "LAST_MACHINE", f"{known} cannot be removed: no machine would be left.", "Add a machine first."
+        )
     check(leads_to.placement, definition, leads_to.cluster)
     full = [(slot, count) for slot, count in leads_to.placement.load().items() if count > slot_instances]
     for slot, count in sorted(full):
         if count > placement.load()[slot]:
             raise PenstockError(
                 "SLOT_FULL",
-                f"{slot} would have {count} instances; a slot may have {slot_instances}.",
-                "Spread them over more slots, or raise the setting slot_instances.",
+                f"slot {slot} would have {count} instances; a slot may have {slot_instances}.",
+                "Spread the instances over more slots, or raise the setting slot_instances.",
             )
     return leads_to
 
@@ -179,7 +182,9 @@ def check(placement: Placement, definition: TopologyDefinition, cluster: Cluster
     for operator in definition.operators:
         slots = placement.instances.get(operator.name, {})
         if not slots or min(slots.values()) < 1:
-            raise _bad(f'"{operator.name}" has no instance, or fewer than one on a slot.', "Give it at least one.")
+            raise _bad(
+                f'"{operator.name}" has no instance, or fewer than one on a slot.', "Give it at least one instance."
+            )
         if strangers := set(slots) - known:
             raise _bad(f'"{operator.name}" is placed on {_names(strangers)}.', f"The cluster has: {_names(known)}.")
         total = sum(slots.values())
@@ -198,7 +203,8 @@ def _check_tasks(operator: Keyed, placement: Placement, known: set[Slot]) -> Non
     tasks, total = placement.tasks.get(operator.name, ()), placement.total(operator.name)
     if len(tasks) != operator.tasks:
         raise _bad(
-            f'the placement has {len(tasks)} tasks of "{operator.name}".', f"It has {operator.tasks}; place every one."
+            f'the placement has {len(tasks)} tasks of "{operator.name}".',
+            f"The operator has {operator.tasks} tasks; place every one.",
         )
     if total > operator.tasks:
         raise _bad(

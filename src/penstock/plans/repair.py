@@ -1,7 +1,7 @@
-"""A placement for the slots that are left: what was on the others goes to the least loaded. A pure function.
+"""A placement for the slots that are left: instances of lost slots go to the least loaded ones. A pure function.
 
-The same rule serves a slot that was lost and a machine that is to leave. It is not the setting `mapping` that answers
-here: what was lost must run somewhere now, until the slot is back, and nothing else may move for it.
+The same rule serves a slot that was lost and a machine that is to be removed. The setting `mapping` is not asked: the
+instances of a lost slot must run somewhere now, until the slot is back, and no other instance may move for that.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.strategies.mapping.tasks import rehomed
 
 
 def repair(placement: Placement, usable: Collection[Slot]) -> Placement:
-    """The placement with everything on usable slots. What is on one already stays there; if all is, or if there is no
-    usable slot at all, the placement is returned as it is."""
+    """The placement with all instances and tasks on usable slots. Those on a usable slot stay there. If all are, or if
+    no slot is usable, the placement is returned as it is."""
     if not usable or placement.slots <= set(usable):
         return placement
-    # Slots of the cluster, not those of the placement: a placement read back from a file knows no cores.
+    # The slots of the cluster, because a placement that was read from a file does not know the cores of its slots.
     known = {slot: slot for slot in usable}
     load = Counter({slot: count for slot, count in placement.load().items() if slot in known})
     instances = {

@@ -1,8 +1,8 @@
-"""Plans that cut the state of a keyed operator into another number of tasks: rules, and how they are carried out.
+"""Plans that cut the state of a keyed operator into another number of tasks: their rules, and how they are carried out.
 
-Within its tasks an operator scales while it runs. For more instances than tasks its state must be cut anew, and the
-operator stands still meanwhile. Such a plan has no other action, and is not rolled back: the state is left as it was,
-or it is cut.
+A keyed operator with as many tasks as instances can get no more instances: its state must be cut into more tasks first,
+and the operator stands still meanwhile. Such a plan has no other action, and it is not rolled back: the state is cut,
+or it is left as it was.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Protocol
 
 from penstock.cluster.model import Placement
 from penstock.errors import PenstockError
-from penstock.plans.enacting import Enactor, Engine, Interruption, Outcome, Placed, Status, Step
+from penstock.plans.enacting import Enactor, Engine, Interruption, Outcome, Placed, PlanStep, Status
 from penstock.plans.plan import Plan, SetTasks, Target
 from penstock.topology.definition import Keyed, TopologyDefinition
 
 
 @dataclass(frozen=True)
 class Repartition:
-    """What it was and what it took: seconds for the rewriting, and seconds without the operator in all."""
+    """How a repartition went: tasks before and after, seconds for rewriting the state, and seconds in which the
+    operator stood still."""
 
     operator: str
     tasks_before: int
@@ -41,7 +42,7 @@ def with_tasks(definition: TopologyDefinition, tasks: Mapping[str, int]) -> Topo
 
 
 def check_repartition(definition: TopologyDefinition, operator: str, tasks: int, instances: int) -> Keyed:
-    """The operator, if its state can be cut into so many tasks."""
+    """The operator. A number of tasks into which its state cannot be cut is refused: REPARTITION_FAILED."""
     known = {one.name: one for one in definition.operators}
     found = known.get(operator)
     if not isinstance(found, Keyed):
@@ -70,11 +71,11 @@ class CuttingEngine(Engine, Protocol):
         """The placement with so many tasks of an operator on the slots where its instances are."""
 
     def cut_anew(self, operator: str, tasks: int) -> Repartition:
-        """Cut the state of a keyed operator into so many tasks; its instances stay what and where they are."""
+        """Cut the state of a keyed operator into so many tasks; its instances stay on their slots."""
 
 
 class CuttingEnactor(Enactor):
-    """Carries out every plan: those of placements and machines, and those that cut state anew."""
+    """Carries out all plans: those that change placements and machines, and those that cut state anew."""
 
     def __init__(self, engine: CuttingEngine, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(engine, clock)
@@ -97,8 +98,8 @@ class CuttingEnactor(Enactor):
         return super().carry_out(plan)
 
     def repartition(self, operator: str, tasks: int) -> Repartition:
-        """Cut the state of a keyed operator into another number of tasks: for more instances than it has tasks. The
-        operator is stopped meanwhile, and the instances stay what and where they are."""
+        """Cut the state of a keyed operator into another number of tasks. The operator stands still meanwhile, and its
+        instances stay on their slots."""
         with self.exclusively(f'repartition "{operator}" into {tasks} tasks'):
             return self._cutting.cut_anew(operator, tasks)
 
@@ -107,8 +108,9 @@ class CuttingEnactor(Enactor):
             return Outcome(plan, Status.NOTHING, f"{operator} has {tasks} tasks already")
         began = self._clock()
         done = self.repartition(operator, tasks)
-        reason = f"{tasks} tasks, not {done.tasks_before}; the operator stood still for {done.stopped_seconds:.1f} s"
-        steps = (Step(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
+        tasks_now = f"{operator} has {tasks} tasks instead of {done.tasks_before}"
+        reason = f"{tasks_now}; it stood still for {done.stopped_seconds:.1f} s"
+        steps = (PlanStep(f"cut the state of {operator} into {tasks} tasks", done.repartition_seconds),)
         placed = Placed(interruptions=(Interruption(operator, done.stopped_seconds, None),))
         return Outcome(plan, Status.DONE, reason, steps, placed, self._clock() - began)
 

@@ -1,4 +1,4 @@
-"""Plans for what a person asks for by name. Pure functions from what there is to what is to change."""
+"""Functions that make the plans for the changes that a person asks for. They are pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from penstock.topology.definition import TopologyDefinition
 
 
 def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]) -> Plan:
-    """An operator's instances; the tasks of a keyed operator follow them, as few as possible."""
+    """Give an operator exactly these instances. Tasks of a keyed operator follow its instances, and as few as possible
+    move."""
     actions: list[Action] = [SetInstances(operator, slots)]
     tasks = placement.tasks.get(operator, ())
     if tasks and slots and min(slots.values()) > 0:
         after = follow_instances(tasks, slots)
         actions += [MoveTask(operator, task, slot) for task, slot in enumerate(after) if tasks[task] != slot]
-    return Plan(tuple(actions), f"{operator} was to have other instances")
+    return Plan(tuple(actions), f"{operator} gets other instances")
 
 
 def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
@@ -36,8 +37,8 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
     chains: bool = True,
     snapshot: Snapshot | None = None,
 ) -> Plan | NoRoom:
-    """An operator with so many instances: the mapping says where. A number that makes no sense is left to the check of
-    the plan."""
+    """Give an operator so many instances. The mapping chooses their slots. A number below 1 is refused when the plan is
+    checked."""
     if count < 1:
         return set_instances(placement, operator, {})
     wanted = Wanted.as_now(definition, cluster, placement)
@@ -49,27 +50,27 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
     if isinstance(answer, NoRoom):
         return answer
     actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)
-    return Plan(actions, f"{operator} was to have {count} instances")
+    return Plan(actions, f"{operator} gets {count} instances in all")
 
 
 def move_tasks(operator: str, slots: Mapping[int, Slot]) -> Plan:
-    """Tasks of a keyed operator, by number."""
+    """Move tasks of a keyed operator, by number, to these slots."""
     moves = tuple(MoveTask(operator, task, slot) for task, slot in sorted(slots.items()))
-    return Plan(moves, f"tasks of {operator} were to move")
+    return Plan(moves, f"tasks of {operator} move to other slots")
 
 
 def set_tasks(operator: str, tasks: int) -> Plan:
-    """The number of tasks of a keyed operator."""
-    return Plan((SetTasks(operator, tasks),), f"{operator} was to have another number of tasks")
+    """Cut the state of a keyed operator into another number of tasks."""
+    return Plan((SetTasks(operator, tasks),), f"the state of {operator} is cut into {tasks} tasks")
 
 
 def add_machines(machines: Collection[Machine]) -> Plan:
-    """Machines, with nothing on them yet: see `RunningTopology.upcoming` for which."""
-    return Plan(tuple(AddMachine(machine) for machine in machines), "machines were to be added")
+    """Add these machines, without instances on them. `RunningTopology.upcoming` says which machines can come."""
+    return Plan(tuple(AddMachine(machine) for machine in machines), "machines are added")
 
 
 def remove_machines(placement: Placement, cluster: Cluster, names: Collection[str]) -> Plan:
-    """Machines by name: what they hold goes to the least loaded slots of the others."""
+    """Remove the machines with these names. Their instances go to the least loaded slots of the other machines."""
     left = cluster.minus(names)
     moves = diff(placement, repair(placement, left.slots))
-    return Plan((*moves, *(RemoveMachine(name) for name in names)), "machines were to be removed")
+    return Plan((*moves, *(RemoveMachine(name) for name in names)), "machines are removed")

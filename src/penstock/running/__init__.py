@@ -1,7 +1,7 @@
-"""The door to a topology that runs: what everything outside the engine may ask of it, and the values of the answers.
+"""The protocol of a running topology: what code outside the engine may ask of it, and the values of the answers.
 
-Nothing here imports Spark or an engine. The engine on Spark implements the door, and so does the double in
-`penstock.testing`; tests/contract/test_running_topology.py holds both to it.
+Nothing here imports Spark or an engine. The engine on Spark implements the protocol, and so does the double
+in `penstock.testing`; tests/contract/test_running_topology.py tests both.
 """
 
 from penstock.running.changes import Changes

@@ -10,11 +10,11 @@ from penstock.plans.plan import Plan, Target
 
 
 class Changes(Protocol):
-    """The plans of a running topology: one is carried out at a time. Any thread may call."""
+    """Carries out plans on a running topology, one at a time. Any thread may call it."""
 
     @property
     def step(self) -> str:
-        """What is being done now for the plan that is carried out; empty if none is."""
+        """The step of the plan that is being carried out now; empty if no plan is."""
 
     def leads_to(self, plan: Plan) -> Target:
         """Where the plan leads from here. A plan that could not run is refused with a named error. Nothing changes."""

@@ -1,6 +1,6 @@
-"""Where everything of a running topology is to run and where it ran, as values.
+"""Where the instances and tasks of a running topology are to run, and where they ran, as values.
 
-Three things that are never mixed up: *planned* is what was decided. *Requested* is the plan on the slots that are
+Three placements are kept apart: *planned* is what was decided. *Requested* is the plan on the slots that are
 usable now. *Observed* is what ran, by the records of what ran it. `Places` puts the plan beside three witnesses: the
 executors that stand behind the slots, the bundles (which executor's process they found themselves in), and the state
 store (where a task's state is).
@@ -24,7 +24,7 @@ class Placements(Protocol):
 
     @property
     def planned(self) -> Placement:
-        """What was decided."""
+        """The placement that was decided."""
 
     @property
     def requested(self) -> Placement:
@@ -39,15 +39,15 @@ class Placements(Protocol):
 
 @dataclass(frozen=True)
 class Observed:
-    """One operator's newest finished batch. A batch of few rows need not use all instances: what was not observed is
-    not known, and not zero."""
+    """Where one operator's newest finished batch ran. A batch of few rows need not use all instances: an instance that
+    is not listed was not observed, which does not mean that it is not there."""
 
     batch: int
-    #: When the operator asked where its bundles are to be.
+    #: When the operator asked for the placement of this batch, in run time.
     began: float
     instances: Mapping[Slot, int]
     tasks: Mapping[int, Slot] = field(default_factory=dict)
-    #: Executors that stand behind no slot.
+    #: Executors that ran something and belong to no slot.
     strangers: frozenset[str] = frozenset()
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class Places:
-    """Everything about one operator."""
+    """The plan of one operator beside what was observed."""
 
     bundles: tuple[BundlePlace, ...]
     tasks: tuple[TaskPlace, ...] = ()

@@ -1,4 +1,4 @@
-"""`RunningTopology`: a topology that runs, as everything outside the engine sees it.
+"""`RunningTopology`: a topology that runs, as code outside the engine sees it.
 
 The protocol is the sum of smaller ones. A function that needs only one of them should ask for that one.
 """
@@ -79,7 +79,7 @@ class Measurements(Protocol):
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
 
     def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
-        """What was written down over time; None where nothing is written down."""
+        """What was measured over time, from the statistics store; None if the run keeps no history."""
 
     def backlog(self, operator: str) -> int:
         """Rows that wait in front of an operator; in front of a source, rows that are due and not emitted."""
@@ -94,10 +94,11 @@ class Measurements(Protocol):
         """By operator, results of windows that are still open, and so are not emitted yet."""
 
     def unknown_inside(self) -> list[str]:
-        """The operators of which it is not known whether they have such results."""
+        """The operators of which it is not known whether they have results of open windows."""
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
-        """Have this function called with the report of every batch that is published, on whichever thread it is."""
+        """Have this function called with the report of every batch that is published, on the thread that publishes
+        it."""
 
 
 class Events(Protocol):
@@ -113,7 +114,7 @@ class Events(Protocol):
 
 
 class Life(Protocol):
-    """From pause to end."""
+    """Pause, resume, drain and stop."""
 
     @property
     def paused(self) -> bool: ...
@@ -147,7 +148,7 @@ class Life(Protocol):
 
     @property
     def how_it_ended(self) -> str:
-        """In words; empty until it has stopped."""
+        """How the topology ended, in words; empty until it has stopped."""
 
 
 class RunningTopology(Identity, Machines, Measurements, Events, Life, Protocol):

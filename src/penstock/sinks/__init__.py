@@ -2,7 +2,8 @@
 
     topology.sink("out", sinks.parquet("/data/counts"), inputs=[counts])
 
-Every kind of sink is one class in a file of its own: where rows go, and how they are written (see penstock.kinds).
+Every kind of sink is one class in a file of its own, which says where rows go and how they are written (see
+penstock.kinds).
 Nothing here imports Spark.
 """
 
@@ -40,7 +41,7 @@ __all__ = [
 
 
 def named(name: str, *args: Any, **options: Any) -> SinkKind:
-    """A sink of a kind that another package brings, by the name of its entry point in the group `penstock.sinks`. The
-    arguments are those of the kind."""
+    """A sink of a kind that another package brings. `name` is the name of its entry point in the group
+    `penstock.sinks`; the other arguments are those of the kind."""
     made: SinkKind = registered(SINKS, name, SinkKind)(*args, **options)
     return made

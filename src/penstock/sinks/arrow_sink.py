@@ -1,4 +1,4 @@
-"""The user's own function, called by the sink's bundles with Arrow batches."""
+"""A sink that calls the user's own function with Arrow batches, in its bundles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from penstock.sinks.mistakes import bad_sink
 
 
 def arrow(function: Callable[[Any], Any]) -> ArrowSink:
-    """The user's own, on the sink's slots: `function(record_batch)` for rows as they come, in as many instances as the
-    sink has; what it returns is not looked at. A batch that is run again after a failure calls it again."""
+    """A sink that calls `function(record_batch)` on its own slots, from each of its instances. Penstock ignores what
+    the function returns. If a batch is run again after a failure, the function gets the same rows again."""
     if not callable(function):
-        raise bad_sink(f"the sink's function is a {type(function).__name__}.", "Give a function of a RecordBatch.")
+        raise bad_sink(
+            f"the sink's function is a {type(function).__name__}.", "Give a function that takes a RecordBatch."
+        )
     return ArrowSink(function)
 
 

@@ -11,10 +11,10 @@ from penstock.sinks.mistakes import bad_sink
 
 
 def console(rows: int = 20, every: int = 1) -> ConsoleSink:
-    """Prints up to `rows` rows of every batch, or of every so many-th batch."""
+    """A sink that prints up to `rows` rows of a batch. With `every=10` it prints only one in ten batches."""
     for name, value in (("rows", rows), ("every", every)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise bad_sink(f"{name} is {value!r}.", "Give a whole number of at least 1.")
+            raise bad_sink(f"{name} of sinks.console is {value!r}.", "Give a whole number of at least 1.")
     return ConsoleSink(rows, every)
 
 

@@ -1,4 +1,4 @@
-"""The user's own function, called on the driver with every micro-batch as a DataFrame."""
+"""A sink that calls the user's own function with every micro-batch as a DataFrame, on the driver."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from penstock.sinks.mistakes import bad_sink
 
 
 def function(function: Callable[[Any, int], Any]) -> FunctionSink:
-    """The user's own: `function(dataframe, batch_id)` for every batch, as in Spark's foreachBatch. A batch that is run
-    again after a failure has the same id, by which the function can tell that it did its work already."""
+    """A sink that calls `function(dataframe, batch_id)` for every batch, as Spark's foreachBatch does. A batch that is
+    run again after a failure has the same id, so the function can tell that it has done its work already."""
     if not callable(function):
         raise bad_sink(
-            f"the sink's function is a {type(function).__name__}.", "Give a function of a DataFrame and a batch id."
+            f"the sink's function is a {type(function).__name__}.",
+            "Give a function that takes a DataFrame and a batch id.",
         )
     return FunctionSink(function)
 

@@ -1,4 +1,4 @@
-"""A table of a database, through Spark's JDBC writer."""
+"""A sink that appends rows to a table of a database, through Spark's JDBC writer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from penstock.sinks.mistakes import bad_sink
 def jdbc(
     url: str, table: str, properties: Mapping[str, str] | None = None, batch_column: str | None = None
 ) -> JdbcSink:
-    """Rows are appended to a table of a database, through Spark's JDBC writer and the `properties` it knows (user,
-    password, driver, ...). With a `batch_column` each row carries a number there that no other sink's batch has, and a
-    batch that is run again first deletes what it wrote. Without, such rows may come twice."""
+    """A sink that appends rows to a table of a database, through Spark's JDBC writer and the `properties` it knows
+    (user, password, driver, ...). With a `batch_column`, each row has a number in that column that no other sink's
+    batch has. A batch that is run again after a failure first deletes the rows that it wrote. Without a `batch_column`,
+    such rows may be there twice."""
     if not url.startswith("jdbc:"):
-        raise bad_sink("the URL of the database does not start with jdbc:.", 'Such as "jdbc:postgresql://host/db".')
+        raise bad_sink(
+            "the URL of the database does not start with jdbc:.", 'Give a URL such as "jdbc:postgresql://host/db".'
+        )
     if not table:
-        raise bad_sink("the sink names no table.", "Give the name of a table.")
+        raise bad_sink("the JDBC sink names no table.", "Give the name of a table.")
     if batch_column is not None and not batch_column.isidentifier():
         raise bad_sink(f'the batch column is called "{batch_column}".', "Use letters, digits and underscores.")
     return JdbcSink(url, table, dict(properties or {}), batch_column)

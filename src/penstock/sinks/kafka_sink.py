@@ -1,5 +1,6 @@
-"""A Kafka topic. Bundles produce every row as a message and wait until the cluster has all of them, before their batch
-counts as written. A batch that is run again after a failure is produced again: at least once."""
+"""A sink that writes every row as a message to a Kafka topic. A bundle waits until the cluster has all its messages
+before its batch counts as written. A batch that is run again after a failure is written again: every row is there at
+least once."""
 
 from __future__ import annotations
 
@@ -33,16 +34,19 @@ def kafka(
     headers: Sequence[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> KafkaSink:
-    """Every row as a message of a Kafka topic. `value`, `key` and `headers` name columns. Without a `value`, a message
-    holds all other columns as a JSON object. Messages of one key go to one partition. The producer is idempotent: a
-    message that is sent again after a network error is there once. A batch that is run again after a failure is there
-    twice. `config` is handed to librdkafka: security, compression, batching."""
+    """A sink that writes every row as a message to a Kafka topic. `value`, `key` and `headers` name columns. Without a
+    `value`, a message holds all other columns as a JSON object. Messages of one key go to one partition. The producer
+    is idempotent: a message that is sent again after a network error is there once. A batch that is run again after a
+    failure is there twice. `config` is handed to librdkafka: security, compression, batching."""
     config = dict(config or {})
     if not isinstance(topic, str) or not topic:
         raise bad_sink(f"the topic is {topic!r}.", "Give the name of a topic.")
     names = [*([value] if value is not None else []), *([key] if key is not None else []), *headers]
     if not all(isinstance(name, str) and name for name in names) or isinstance(headers, str):
-        raise bad_sink("value, key and headers are not names of columns.", "Give names, and a list of them as headers.")
+        raise bad_sink(
+            "value, key or headers of sinks.kafka are not names of columns.",
+            "Give the name of a column as value and as key, and a list of names as headers.",
+        )
     return KafkaSink(check_servers(servers, config, bad_sink), topic, value, key, tuple(headers), config)
 
 
@@ -76,7 +80,7 @@ class KafkaSink(SinkKind):
                 raise PenstockError(
                     "BAD_SINK",
                     f'the Kafka sink names the column "{name}", which its rows do not have.',
-                    f"They have: {', '.join(schema.names)}.",
+                    f"Its rows have the columns: {', '.join(schema.names)}.",
                     where,
                 )
 

@@ -1,4 +1,4 @@
-"""The one way in which a sink complains about how it was declared."""
+"""The error of a sink that is declared wrongly."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from penstock.errors import Location, PenstockError
 
 
 def bad_sink(message: str, hint: str) -> PenstockError:
-    """To be raised: it points at the user's line."""
+    """BAD_SINK at the user's line; the caller raises it."""
     return PenstockError("BAD_SINK", message, hint, Location.of_caller())

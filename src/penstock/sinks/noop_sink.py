@@ -8,7 +8,7 @@ from penstock.kinds import SinkKind
 
 
 def noop() -> NoopSink:
-    """Rows are counted and forgotten: to measure a topology, not a database."""
+    """A sink that counts its rows and forgets them: use it to measure a topology without a database behind it."""
     return NoopSink()
 
 

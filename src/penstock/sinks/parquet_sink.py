@@ -1,4 +1,4 @@
-"""Parquet files in a folder. Bundles write them, and they appear when their batch is published."""
+"""A sink that writes Parquet files to a folder. Bundles write them, and they appear when their batch is published."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ EXISTING = ("refuse", "append")
 
 
 def parquet(path: str | Path, existing: str = "refuse") -> ParquetSink:
-    """Parquet files in a folder. A run that begins on a state of its own in a folder with files of others is refused,
-    because nobody could tell their rows apart; with `existing="append"` it adds to them. A run that goes on from its
-    state goes on in its folder either way."""
+    """A sink that writes Parquet files to a folder. If a run on a new state finds other files in the folder, Penstock
+    refuses it, because nobody could tell their rows apart. With `existing="append"` the run adds to these files. A run
+    that goes on from its state adds to the folder in both cases."""
     if not fspath(path):
         raise bad_sink("the sink has an empty path.", "Give a folder.")
     if existing not in EXISTING:
-        raise bad_sink(f"existing is {existing!r}.", f"It can be {' or '.join(map(repr, EXISTING))}.")
+        raise bad_sink(f"existing of sinks.parquet is {existing!r}.", f"Set it to {' or '.join(map(repr, EXISTING))}.")
     return ParquetSink(fspath(path), existing)
 
 
@@ -101,10 +101,10 @@ def check_folder(sink: str, path: str, identity: str, where: Location | None) ->
     if foreign:
         raise PenstockError(
             "SINK_NOT_EMPTY",
-            f'the sink "{sink}" writes to {path}, which holds what this state did not write ({foreign[0]}'
+            f'the sink "{sink}" writes to {path}, which has files that this state did not write ({foreign[0]}'
             f"{f' and {len(foreign) - 1:,} more' if len(foreign) > 1 else ''}).",
-            'Give another folder, empty this one, add to it with sinks.parquet(path, existing="append"), or go on with '
-            "the --state of the run that wrote it.",
+            'Choose another folder, empty this one, add to its files with sinks.parquet(path, existing="append"), or '
+            "go on with the --state of the run that wrote them.",
             where,
         )
 

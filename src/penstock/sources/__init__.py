@@ -4,8 +4,8 @@
     topology.source("orders", sources.files("/data/orders", format="json", schema="id long, item string"))
     topology.source("clicks", sources.kafka("broker:9092", "clicks", value="json", schema="user long, page string"))
 
-Every kind of source is one class in a file of its own: what it reads, how far it is, and how a range is read (see
-penstock.kinds). Nothing here imports Spark.
+Every kind of source is one class in a file of its own, which says what it reads, how far it is, and how a range is read
+(see penstock.kinds). Nothing here imports Spark.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def named(name: str, *args: Any, **options: Any) -> SourceKind:
-    """A source of a kind that another package brings, by the name of its entry point in the group `penstock.sources`.
-    The arguments are those of the kind."""
+    """A source of a kind that another package brings. `name` is the name of its entry point in the group
+    `penstock.sources`; the other arguments are those of the kind."""
     made: SourceKind = registered(SOURCES, name, SourceKind)(*args, **options)
     return made

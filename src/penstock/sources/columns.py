@@ -39,7 +39,7 @@ class RandomColumns:
 
 
 def columns(schema: Schema, seed: int = 0) -> RandomColumns:
-    """Random values of every type in the schema."""
+    """Rows of this schema, with random values in every column."""
     content = RandomColumns(parse_schema(schema, Location.of_caller()), seed)
     content.rows(0, 1)  # A type that cannot be made should show here, not on an executor.
     return content

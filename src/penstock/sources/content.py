@@ -151,7 +151,7 @@ class Generated:
         if not isinstance(batch, pa.RecordBatch):
             raise self._wrong(count, f"a {type(batch).__name__}")
         if batch.num_rows != count or not same_schema(batch.schema, self.schema):
-            raise self._wrong(count, f'{batch.num_rows} of "{schema_text(batch.schema)}"')
+            raise self._wrong(count, f'{batch.num_rows} rows of "{schema_text(batch.schema)}"')
         return batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
 
     def describe(self) -> Mapping[str, Any]:
@@ -159,14 +159,14 @@ class Generated:
 
     def _wrong(self, count: int, got: str) -> PenstockError:
         return bad_source(
-            f"the function of sources.generated was asked for {count} rows and gave {got}.",
-            f'It must return a RecordBatch with that many rows of "{schema_text(self.schema)}".',
+            f"the function of sources.generated was asked for {count} rows and returned {got}.",
+            f'Return a RecordBatch with exactly as many rows as it was asked for, of "{schema_text(self.schema)}".',
         )
 
 
 def sentences(words: int = 10, vocabulary: int | Sequence[str] = 1000, seed: int = 0, skew: float = 0.0) -> Sentences:
-    """One column, `sentence string`, of so many words each. `vocabulary` is a number of made-up words, or the words;
-    with a skew the k-th of them comes up in proportion to 1 / k ** skew."""
+    """Rows with one column, `sentence string`, of `words` words each. `vocabulary` is a number of made-up words, or a
+    list of words. With a skew, the k-th word comes up in proportion to 1 / k ** skew."""
     check_whole("words", words, at_least=1)
     check_number("skew", skew)
     if isinstance(vocabulary, int):
@@ -180,7 +180,7 @@ def sentences(words: int = 10, vocabulary: int | Sequence[str] = 1000, seed: int
 
 
 def numbers(seed: int = 0) -> Numbers:
-    """`id long, value double`: the row's number, and a random number from 0 to 1."""
+    """Rows of `id long, value double`: the number of the row, and a random number from 0 to 1."""
     return Numbers(seed)
 
 
@@ -194,9 +194,9 @@ def events(
     late_by: float = 60.0,
     start: datetime = FIRST_EVENT,
 ) -> Events:
-    """`id long, key string, value long, at timestamp`: an event every `spacing` seconds of event time, from `start`.
-
-    A share `late` of them is late: their `at` is up to `late_by` seconds before their place in the stream."""
+    """Rows of `id long, key string, value long, at timestamp`: an event every `spacing` seconds of event time, from
+    `start` on. The share `late` of the events (0 to 1) is late: their `at` is up to `late_by` seconds earlier than
+    their place in the stream says."""
     check_whole("keys", keys, at_least=1)
     check_number("skew", skew)
     check_number("spacing", spacing)
@@ -208,11 +208,13 @@ def events(
 
 
 def generated(function: Callable[[int, int], pa.RecordBatch], schema: Schema) -> Generated:
-    """The user's own content: `function(first, count)` gives that many rows from row number `first` on. The same
-    row number must give the same row whenever and wherever it is asked for: that is what makes a replay exact."""
+    """Rows of the user's own: `function(first, count)` returns `count` rows, from row number `first` on. The same row
+    number must always give the same row, on every machine: only then does a replay make the same rows."""
     where = Location.of_caller()
     if not callable(function):
-        raise bad_source(f"the content is made by a {type(function).__name__}.", "Give a function of (first, count).")
+        raise bad_source(
+            f"the content is made by a {type(function).__name__}.", "Give a function that takes (first, count)."
+        )
     return Generated(function, parse_schema(schema, where))
 
 

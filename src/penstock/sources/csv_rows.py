@@ -99,7 +99,8 @@ class CsvFile:
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):  # A header and nothing else is an empty file, not a mistake.
                 raise bad_source(
-                    f'"{self.path}" cannot be read as CSV: {error}.', "Is this the right format?"
+                    f'"{self.path}" cannot be read as CSV: {error}.',
+                    "Correct the file, or the format of the source if the file is no CSV.",
                 ) from None
 
     def _good_rows(self, text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:

@@ -15,19 +15,23 @@ from penstock.topology.schema import Schema, parse_schema
 
 
 def dataframe(function: Callable[[Any], Any], schema: Schema) -> DataframeSource:
-    """Anything Spark can stream: `function(spark)` returns a streaming DataFrame with this schema. For Kinesis:
+    """A source that Spark reads: `function(spark)` returns a streaming DataFrame with this schema. An example for
+    Kinesis:
 
     lambda spark: spark.readStream.format("kinesis").options(**options).load().selectExpr("CAST(data AS string)")"""
     where = Location.of_caller()
     if not callable(function):
-        raise bad_source(f"the source's function is a {type(function).__name__}.", "Give a function of a SparkSession.")
+        raise bad_source(
+            f"the source's function is a {type(function).__name__}.", "Give a function that takes a SparkSession."
+        )
     return DataframeSource(function, parse_schema(schema, where))
 
 
 def socket(host: str, port: int) -> DataframeSource:
-    """`value string`: lines of text from a socket, to try things out. Spark cannot replay them after a failure."""
+    """A source of text lines from a socket, with one column, `value string`, to try things out. Spark cannot read the
+    lines again after a failure."""
     if not host or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65_536:
-        raise bad_source(f"there is no socket {host}:{port}.", "Give a host and a port from 1 to 65535.")
+        raise bad_source(f"a socket cannot have the address {host}:{port}.", "Give a host and a port from 1 to 65535.")
     return DataframeSource(SocketReader(host, port), parse_schema("value string", Location.of_caller()))
 
 

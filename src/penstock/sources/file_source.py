@@ -44,11 +44,13 @@ def files(
     separator: str | None = None,
     follow: bool = True,
 ) -> FileSource:
-    """The rows of a file, or of all files in a folder: JSON lines ("json"), "csv" or "parquet".
+    """A source that reads a file, or all files in a folder. `format` is "json" (one object on each line), "csv" or
+    "parquet".
 
-    Columns that a file lacks are null, others that it has are ignored. For CSV, `header` says whether the first line
-    names the columns (it does, unless said otherwise), and `separator` what stands between values (a comma).
-    With `follow`, files that appear later are read too; without, the source ends with those that are there."""
+    A column that a file lacks is null. Penstock ignores columns that the schema does not have. For CSV, `header` says
+    whether the first line names the columns (the default is True), and `separator` what stands between two values (the
+    default is a comma). With `follow=True`, the source also reads files that appear later. With `follow=False`, it ends
+    after the files that are there when it starts."""
     where = Location.of_caller()
     if format not in FORMATS:
         raise unknown_format(format)

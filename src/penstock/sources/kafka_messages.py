@@ -87,10 +87,10 @@ def row_schema(payload: pa.Schema, metadata: Sequence[str]) -> pa.Schema:
 def data_lost(topic: str, partition: int, what: str) -> PenstockError:
     return PenstockError(
         "KAFKA_DATA_LOST",
-        f'messages of partition {partition} of "{topic}" are gone that were not read yet: {what}.',
-        "The cluster's retention has deleted them, or the topic was deleted and created again. Penstock does not skip "
-        "them silently: to go on without them, start with a new state folder, or give up the source's position with "
-        "--forget and its name. Longer retention, or more instances, keep it from happening again.",
+        f'messages of partition {partition} of "{topic}" are gone, and were not read yet: {what}.',
+        "The cluster's retention has deleted them, or the topic was deleted and created again. To go on without them, "
+        "start with a new state folder, or give up the position of the source with --forget and the name of the "
+        "source. To keep it from happening again, make the retention longer, or give the source more instances.",
     )
 
 

@@ -50,7 +50,7 @@ def kafka(
     follow: bool = True,
     config: Mapping[str, Any] | None = None,
 ) -> KafkaSource:
-    """The messages of one or several Kafka topics.
+    """A source that reads the messages of one or several Kafka topics.
 
     `value` says what a message holds: "bytes" or "text", in the column `value`, or "json", an object with the columns
     of `schema`. `metadata` adds columns: any of key, topic, partition, offset, timestamp, headers.
@@ -64,13 +64,15 @@ def kafka(
     config = dict(config or {})
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise bad_source(f"the topics are {topics!r}.", "Give the names of topics, each once.")
+        raise bad_source(
+            f"the topics are {topics!r}.", "Give the name of a topic, or a list of names in which each topic is once."
+        )
     if value not in PAYLOADS:
         raise bad_source(f"the value is {value!r}.", f"Use one of: {', '.join(PAYLOADS)}.")
     if (schema is None) == (value == "json"):
         raise bad_source(
             f"the value is {value!r}, and {'no' if schema is None else 'a'} schema is given.",
-            'Give a schema with value="json", and with no other.',
+            'Give a schema if the value is "json", and no schema otherwise.',
         )
     if unknown := [name for name in metadata if name not in METADATA]:
         raise bad_source(f'there is no metadata "{unknown[0]}".', f"Use any of: {', '.join(METADATA)}.")
@@ -252,7 +254,7 @@ class KafkaOffsets(Offsets):
                 raise self._named(
                     PenstockError(
                         "STATE_DOES_NOT_FIT",
-                        f"Spark has offsets of partition {one[1]} of {one[0]}, of which the catalog knows nothing.",
+                        f'Spark has offsets of partition {one[1]} of "{one[0]}", which the catalog does not know.',
                         "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
                     )
                 )
@@ -321,7 +323,7 @@ class KafkaOffsets(Offsets):
                 raise PenstockError(
                     "KAFKA_BAD_START",
                     f'the start names offset {offset:,} of partition {number} of "{topic}", but {there}.',
-                    "Correct the start of the source.",
+                    "Correct the start of the source, or leave it out.",
                 )
         return earliest | given
 

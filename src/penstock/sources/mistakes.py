@@ -1,4 +1,4 @@
-"""The one way in which a source complains about how it was declared."""
+"""The error of a source that is declared wrongly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import Location, PenstockError
 
 
 def bad_source(message: str, hint: str) -> PenstockError:
-    """To be raised: it points at the user's line."""
+    """BAD_SOURCE at the user's line; the caller raises it."""
     return PenstockError("BAD_SOURCE", message, hint, Location.of_caller())
 
 

@@ -43,7 +43,10 @@ def _open(file: pa.NativeFile, path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file, buffer_size=FETCH_BYTES)
     except pa.ArrowInvalid as error:
-        raise bad_source(f'"{path}" cannot be read as Parquet: {error}.', "Is this the right format?") from None
+        raise bad_source(
+            f'"{path}" cannot be read as Parquet: {error}.',
+            "Restore the file, or correct the format of the source if the file is no Parquet.",
+        ) from None
 
 
 def _check_columns(found: pa.Schema, schema: pa.Schema, present: list[str], path: str) -> None:

@@ -21,14 +21,14 @@ BATCH_ROWS = 65_536
 
 
 def rate(rows_per_second: float | Schedule, content: Content | None = None, rows: int | None = None) -> RateSource:
-    """Made-up rows at a rate, or after a schedule: `constant`, `stepped` or `trace`. `content` says what they hold
-    (numbers, unless given); after `rows` of them the source ends."""
+    """A source of made-up rows. They come at a rate, or by a schedule: `constant`, `stepped` or `trace`. `content` says
+    what the rows hold (`numbers()`, unless given). After `rows` rows the source ends."""
     schedule = rows_per_second if isinstance(rows_per_second, Schedule) else constant(rows_per_second)
     made = numbers() if content is None else content
     if not (hasattr(made, "schema") and hasattr(made, "rows")):
         raise bad_source(
             f"the content of the source is a {type(made).__name__}.",
-            "Use one of sources.sentences, numbers, events, columns, generated.",
+            "Use one of sources.sentences(), numbers(), events(), columns(...), generated(...).",
         )
     if rows is not None:
         check_whole("rows", rows)

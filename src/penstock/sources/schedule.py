@@ -96,12 +96,13 @@ class Schedule:
 
 
 def constant(rows_per_second: float) -> Schedule:
-    """The same rate for ever."""
+    """A schedule with the same rate all the time."""
     return stepped([(1, rows_per_second)])
 
 
 def stepped(steps: Iterable[tuple[float, float]], repeat: bool = False) -> Schedule:
-    """(seconds, rows per second), one step after the other: `[(60, 1000), (30, 4000), (60, 1000)]`."""
+    """A schedule of steps, each (seconds, rows per second): `[(60, 1000), (30, 4000), (60, 1000)]`. After the last step
+    its rate goes on; with `repeat` the steps begin again."""
     made = tuple(Step(_exact("seconds", seconds), _exact("rows_per_second", rate)) for seconds, rate in steps)
     if not made or any(step.seconds == 0 for step in made):
         raise bad_source(
@@ -112,8 +113,9 @@ def stepped(steps: Iterable[tuple[float, float]], repeat: bool = False) -> Sched
 
 
 def trace(points: str | Path | Sequence[tuple[float, float]]) -> Schedule:
-    """A recorded rate: pairs (seconds since the start, rows per second from then on), or a CSV file of them with the
-    columns seconds and rows_per_second. Before the first point the rate is 0; after the last it goes on."""
+    """A schedule that was recorded: pairs (seconds since the start, rows per second from then on), or a CSV file with
+    the columns seconds and rows_per_second. Before the first point the rate is 0; after the last point its rate goes
+    on."""
     pairs = _read_trace(Path(points)) if isinstance(points, str | Path) else points
     exact = [(_exact("seconds", seconds), _exact("rows_per_second", rate)) for seconds, rate in pairs]
     if not exact:

@@ -1,4 +1,4 @@
-"""What a scaling strategy answers: a decision, or that there is nothing to do, or that it does not fit."""
+"""What a strategy answers: a decision, or that there is nothing to do, or that the instances do not fit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.strategies.load import Load
 
 
 @dataclass(frozen=True)
-class Step:
-    """One instance: where it goes, and why. It is new if it comes from nowhere."""
+class DecisionStep:
+    """One step of a decision: the slot that an instance goes to, and why. An instance without an origin is new."""
 
     operator: str
     to: Slot
@@ -28,11 +28,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Decision:
-    """The placement to go to, with the machines that come or go, step by step."""
+    """The placement that the strategy wants, the machines that it adds or removes, and the steps that led to it."""
 
     strategy: str
     placement: Placement
-    steps: tuple[Step, ...]
+    steps: tuple[DecisionStep, ...]
     reason: str
     added: tuple[Machine, ...] = ()
     removed: tuple[str, ...] = ()
@@ -54,32 +54,32 @@ class DoesNotFit:
     missing: int
 
 
-Outcome = Decision | NothingToDo | DoesNotFit
+StrategyAnswer = Decision | NothingToDo | DoesNotFit
 
 
-def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
-    """The decision step by step, or why there is none."""
-    if not isinstance(outcome, Decision):
-        missing = {"missing": outcome.missing} if isinstance(outcome, DoesNotFit) else {}
-        kind = "does_not_fit" if isinstance(outcome, DoesNotFit) else "nothing_to_do"
-        return {"outcome": kind, "strategy": outcome.strategy, "reason": outcome.reason, **missing}
+def answer_as_json(answer: StrategyAnswer) -> dict[str, Any]:
+    """The answer as JSON: the decision step by step, or why there is none."""
+    if not isinstance(answer, Decision):
+        missing = {"missing": answer.missing} if isinstance(answer, DoesNotFit) else {}
+        kind = "does_not_fit" if isinstance(answer, DoesNotFit) else "nothing_to_do"
+        return {"outcome": kind, "strategy": answer.strategy, "reason": answer.reason, **missing}
     return {
         "outcome": "decision",
-        "strategy": outcome.strategy,
-        "reason": outcome.reason,
-        "added": [machine.name for machine in outcome.added],
-        "removed": list(outcome.removed),
-        "steps": [_step_as_json(number, step) for number, step in enumerate(outcome.steps, start=1)],
+        "strategy": answer.strategy,
+        "reason": answer.reason,
+        "added": [machine.name for machine in answer.added],
+        "removed": list(answer.removed),
+        "steps": [_step_as_json(number, step) for number, step in enumerate(answer.steps, start=1)],
         "instances": {
             operator: {slot.name: count for slot, count in sorted(slots.items())}
-            for operator, slots in outcome.placement.instances.items()
+            for operator, slots in answer.placement.instances.items()
         },
-        "tasks": {operator: [slot.name for slot in slots] for operator, slots in outcome.placement.tasks.items()},
-        "projected_throughput": outcome.projected.throughput if outcome.projected else None,
+        "tasks": {operator: [slot.name for slot in slots] for operator, slots in answer.placement.tasks.items()},
+        "projected_throughput": answer.projected.throughput if answer.projected else None,
     }
 
 
-def _step_as_json(number: int, step: Step) -> dict[str, Any]:
+def _step_as_json(number: int, step: DecisionStep) -> dict[str, Any]:
     return {
         "step": number,
         "operator": step.operator,

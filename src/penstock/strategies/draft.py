@@ -30,7 +30,7 @@ class Draft:
         self._capacity = rules.slot_capacity
 
     def room(self, slots: Iterable[Slot]) -> int | None:
-        """How many more instances these slots take together; None is as many as one likes."""
+        """How many more instances these slots take together; None is no bound."""
         if self._capacity is None:
             return None
         return sum(max(0, self._capacity - self.on[slot]) for slot in slots)
@@ -83,6 +83,10 @@ def most_instances(load: Load, placement: Placement) -> tuple[float, ...]:
 def check_new(old: Sequence[Machine], new: Sequence[Machine]) -> None:
     names = [machine.name for machine in (*old, *new)]
     if doubles := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise PenstockError("BAD_CLUSTER", f"machine {', '.join(doubles)} is there already.", "Name each one once.")
+        raise PenstockError(
+            "BAD_CLUSTER", f"the cluster has machine {', '.join(doubles)} already.", "Name each machine once."
+        )
     if empty := sorted(machine.name for machine in new if not machine.slots):
-        raise PenstockError("BAD_CLUSTER", f"machine {', '.join(empty)} has no slot.", "A machine runs at least one.")
+        raise PenstockError(
+            "BAD_CLUSTER", f"machine {', '.join(empty)} has no slot.", "Give each machine at least one slot."
+        )

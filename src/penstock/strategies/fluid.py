@@ -30,7 +30,7 @@ class Pipes:
 
 
 def flow(pipes: Pipes, instances: Sequence[int]) -> Load:
-    """The rates if rows pile up before an operator that is too slow, as in the papers: nobody waits for it.
+    """The rates if rows pile up in front of a slow operator, as in the papers: no other operator waits for it.
 
     A source whose external rate is unknown gives all that its instances can read.
     """

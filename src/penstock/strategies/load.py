@@ -20,13 +20,13 @@ class OperatorLoad:
     name: str
     #: Rows executed a second; of a sink this is its throughput.
     processing: float
-    #: What the outside offers a source, whether it is taken or not; None where nobody knows.
+    #: How many rows a second the outside offers a source, whether it reads them or not; None if that is not known.
     external: float | None = None
     #: How much a row of this sink counts (Stela's footnote 1).
     weight: float = 1.0
     #: More instances than this could not share the work (groups of keys, partitions of a source); None is no bound.
     most_instances: int | None = None
-    #: Rows a second that its instances could execute if they always had some; None where it was not measured.
+    #: Rows a second that its instances could execute if rows always waited; None if that was not measured.
     capacity: float | None = None
 
 
@@ -72,14 +72,14 @@ class Load:
         ends = (self.position.get(stream.producer), self.position.get(stream.consumer))
         name = f'"{stream.producer}->{stream.consumer}"'
         if ends[0] is None or ends[1] is None:
-            raise _bad(f"{name} joins an operator that is not there.", "Measure all operators.")
+            raise _bad(f"{name} joins an operator that the load does not have.", "Measure all operators.")
         if ends[0] >= ends[1]:
-            raise _bad(f"{name} leads back.", "Give the operators in topological order.")
+            raise _bad(f"{name} leads back to an earlier operator.", "Give the operators in topological order.")
         if not (math.isfinite(stream.rate) and stream.rate >= 0):
             raise _bad(f"{name} has the rate {stream.rate!r}.", "Measure again.")
 
     def at(self, operators: tuple[OperatorLoad, ...], streams: tuple[StreamLoad, ...]) -> Load:
-        """The same graph at other rates. What is known of the graph is not found out again."""
+        """The same graph with other rates. Properties of the graph are not computed again."""
         other = copy(self)
         other.__dict__.pop("inputs", None)
         object.__setattr__(other, "operators", operators)
@@ -134,7 +134,7 @@ class Load:
 
 
 def ratio(R_input: float, R_execute: float) -> float:
-    """R_input / R_execute. An operator that executes nothing of what it gets is as congested as can be."""
+    """R_input / R_execute. The ratio of an operator that gets rows and executes none is infinite."""
     if R_execute > 0:
         return R_input / R_execute
     return math.inf if R_input > 0 else 0.0

@@ -12,7 +12,7 @@ from penstock.cluster.model import Cluster, Machine, Placement
 from penstock.strategies.baselines import storm
 from penstock.strategies.baselines.migration import Migration
 from penstock.strategies.baselines.priorities import PRIORITIES
-from penstock.strategies.decision import Outcome
+from penstock.strategies.decision import StrategyAnswer
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
 from penstock.strategies.stela import scale_in, scale_out
@@ -35,11 +35,11 @@ class Strategy(Protocol):
         cluster: Cluster,
         new_machines: Sequence[Machine],
         rules: Rules = PAPER,
-    ) -> Outcome: ...
+    ) -> StrategyAnswer: ...
 
     def scale_in(
         self, load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER
-    ) -> Outcome: ...
+    ) -> StrategyAnswer: ...
 
 
 class Stela:
@@ -57,7 +57,9 @@ class StelaByCapacity:
     scale_out = staticmethod(scale_out.scale_out_by_capacity)
 
     @staticmethod
-    def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> Outcome:
+    def scale_in(
+        load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER
+    ) -> StrategyAnswer:
         return replace(scale_in.scale_in(load, placement, cluster, machines, rules), strategy=scale_out.BY_CAPACITY)
 
 

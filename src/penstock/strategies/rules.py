@@ -1,4 +1,4 @@
-"""What a user may set about scaling decisions; the defaults are the papers'."""
+"""The rules of scaling decisions that a user may set; the defaults are those of the papers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Rules:
     alpha: float = 1.2
     #: The most instances, of all operators together, on one slot; None is no bound.
     slot_capacity: int | None = None
-    #: What draws the machines that Storm's default removes: the same seed draws the same machines.
+    #: The seed with which Storm's default draws the machines that it removes: the same seed draws the same machines.
     seed: int = 0
-    #: Alpha for `stela_capacity`, which compares with what an operator could do: what it lacks shows exactly.
+    #: Alpha for `stela_capacity`, which compares the input with the capacity of an operator, so it needs no margin.
     capacity_alpha: float = 1.05
 
     @staticmethod

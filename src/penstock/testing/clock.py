@@ -1,4 +1,4 @@
-"""A clock that a test holds in its hand: it stands still until the test moves it."""
+"""A clock for tests: it stands still until the test moves it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def given_rows(
         if name not in sources:
             raise _wrong(
                 f'"{definition.name}" has no source "{name}".',
-                f"{_did_you_mean(name, sources)}Its sources: {_list(sources)}.",
+                f"{_did_you_mean(name, sources)}Its sources are: {_list(sources)}.",
             )
     return {name: _rows_of(source, rows.get(name), clock) for name, source in sources.items()}
 
@@ -39,7 +39,7 @@ def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.
         if not same_schema(rows.schema, schema):
             raise _wrong(
                 f'source "{source.name}" is given rows of "{schema_text(rows.schema)}".',
-                f'It is declared with "{schema_text(schema)}".',
+                f'Give rows of "{schema_text(schema)}", as the source declares.',
             )
         cast = rows.cast(schema)
         return [cast] if isinstance(cast, pa.RecordBatch) else cast.to_batches()
@@ -53,15 +53,15 @@ def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.
         for column in row:
             if column not in schema.names:
                 raise _wrong(
-                    f'row {number} of source "{source.name}" has the column "{column}".',
-                    f"{_did_you_mean(column, schema.names)}The source's columns: {_list(schema.names)}.",
+                    f'row {number} of source "{source.name}" has the unknown column "{column}".',
+                    f"{_did_you_mean(column, schema.names)}The columns of the source are: {_list(schema.names)}.",
                 )
     try:
         batches: list[pa.RecordBatch] = pa.Table.from_pylist(listed, schema=schema).to_batches()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _wrong(
             f'the rows of source "{source.name}" do not fit its schema: {error}.',
-            f'The source is declared with "{schema_text(schema)}".',
+            f'Give rows of "{schema_text(schema)}", as the source declares.',
         ) from error
     return batches
 

@@ -1,4 +1,4 @@
-"""A running topology without Spark: it does at once what it is asked, and a test says what flows through it.
+"""A running topology without Spark: it carries out every change at once, and a test says which batches it publishes.
 
 topology = RecordingTopology(declared.definition(), Cluster.of(["a", "b"], slots=2))
 topology.publish("sink", rows=100)
@@ -90,7 +90,7 @@ class RecordingTopology:
     # What a test says
 
     def publish(self, operator: str, rows: int, at: float | None = None, seconds: float = 0.5) -> BatchReport:
-        """A batch of an operator that took in so many rows and handed as many on, and ended at this time."""
+        """Publish a batch of an operator that read this many rows, emitted as many, and ended `at` this time."""
         finished = run_time() if at is None else at
         rows_out = {stream.name: rows for stream in self.definition.streams if stream.producer == operator}
         batch = self.statistics.batches(operator)

@@ -90,5 +90,6 @@ def _other_schema(returned: pa.Schema, declared: pa.Schema, output: str, detail:
         "FUNCTION_SCHEMA",
         f'the output "{output}" is declared as "{schema_text(declared)}", '
         f'but the function returned "{schema_text(returned)}"{detail}.',
-        "Names, order and types must agree to the width: change the declaration, or cast in the function.",
+        "Names, order and types of the columns must be the same (an int is no long): change the declaration, or cast "
+        "in the function.",
     )

@@ -1,4 +1,4 @@
-"""How a user declares a topology: one call an operator, each call returning a handle to what the operator emits.
+"""How a user declares a topology: one call for each operator. A call returns the output of the operator.
 
     topology = Topology("word-count")
     lines = topology.source("lines", sources.rate(1000, sources.sentences()))
@@ -6,7 +6,7 @@
     counts = topology.keyed("count", count, inputs=[words], key="word", schema="word string, n long")
     topology.sink("out", sinks.console(), inputs=[counts])
 
-Nothing is checked that other declarations decide; `topology.definition()` checks the whole.
+A call checks only its own arguments; `topology.definition()` checks the topology as a whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from penstock.topology.validate import validate
 
 @dataclass(frozen=True)
 class Output:
-    """A handle to one output of an operator, to be named in another operator's `inputs`."""
+    """One output of an operator. Another operator names it in its `inputs`."""
 
     operator: str
     name: str = MAIN_OUTPUT
@@ -62,13 +62,15 @@ class Output:
         return self[DEAD_LETTER]
 
     def by_key(self, *columns: str) -> Output:
+        """The same rows, with all rows of one key sent to one instance."""
         return Output(self.operator, self.name, ByKey(columns))
 
     def broadcast(self) -> Output:
+        """The same rows, each sent to every instance."""
         return Output(self.operator, self.name, Broadcast())
 
 
-#: An input is a handle, or just the name of an operator (which may be declared further down).
+#: An input is an output of an operator, or the name of an operator (which may be declared further down).
 Input = Output | str
 
 
@@ -90,14 +92,14 @@ class Topology:
         on_error: str = OnError.FAIL,
         chained: bool = True,
     ) -> Output:
-        """Rows enter here. `spec` comes from penstock.sources. `chained=False` keeps an operator in a query of its own,
-        here and below."""
+        """Declare a source, where rows enter. `spec` is made by a function of penstock.sources. `chained=False` keeps
+        the source in a query of its own."""
         where = Location.of_caller()
         if not isinstance(spec, SourceKind):
             raise PenstockError(
                 "BAD_SOURCE",
-                f'source "{name}" is a {type(spec).__name__}.',
-                "Use one of penstock.sources, or a class of your own that derives from SourceKind.",
+                f'source "{name}" is given a {type(spec).__name__}, which is no source.',
+                "Give what a function of penstock.sources returns, or an object of your class derived from SourceKind.",
                 where,
             )
         policy = _policy(name, on_error, where)
@@ -130,9 +132,10 @@ class Topology:
         chained: bool = True,
         gather: bool = False,
     ) -> Output:
-        """A stateless operator over an Arrow function: RecordBatch -> RecordBatch, an iterable of them, or,
-        with several `outputs`, a dict of either by output name. Rows stay in Arrow from end to end. With `gather` it
-        is called once for all rows that an instance has in a micro-batch."""
+        """Declare a stateless operator with an Arrow function. The function takes a RecordBatch and returns a
+        RecordBatch or an iterable of them. With several `outputs` it returns a dict of these by the name of the output.
+        Rows stay in Arrow from end to end. With `gather`, Penstock calls the function once for all rows that an
+        instance has in a micro-batch. `chained=False` keeps the operator in a query of its own."""
         where = Location.of_caller()
         policy = _policy(name, on_error, where)
         declared = _outputs(name, schema, outputs, where)
@@ -162,7 +165,7 @@ class Topology:
         min_instances: int = 1,
         tasks: int = DEFAULT_TASKS,
     ) -> Output:
-        """A stateless operator over a DataFrame function: DataFrame -> DataFrame.
+        """Declare a stateless operator with a DataFrame function, which takes a DataFrame and returns a DataFrame.
 
         With several `outputs` of one schema, the returned DataFrame has one more string column, `output`, that
         names the output of each row."""
@@ -195,12 +198,12 @@ class Topology:
         output_mode: str = "update",
         takes_updates: bool = False,
     ) -> Output:
-        """A stateful operator: a DataFrame function over Spark's stateful operators (aggregations, windows,
-        deduplication, stream-stream joins, transformWithState). It takes one DataFrame with all inputs
-        interleaved, or one DataFrame per input. Its state is split by `key` into `tasks` shares.
+        """Declare a stateful operator: a DataFrame function over Spark's stateful operators (aggregations, windows,
+        deduplication, stream-stream joins, transformWithState). The function takes one DataFrame with the rows of all
+        inputs, or one DataFrame for each input. The state is split by `key` into `tasks` shares.
 
-        With output_mode="append" it gives every result once; otherwise its rows are updates, which another keyed
-        operator may read only if `takes_updates` says that its function is written for them."""
+        With output_mode="append" the operator emits every result once. Otherwise its rows are updates. Another keyed
+        operator may read updates only if `takes_updates` says that its function is written for them."""
         where = Location.of_caller()
         keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
         declared = _outputs(name, schema, outputs, where)
@@ -229,9 +232,10 @@ class Topology:
         instances: int = 1,
         min_instances: int = 1,
     ) -> Output:
-        """A keyed operator whose aggregates are declared, of penstock.aggregates: name of the column -> aggregate. It
-        gives the key and these columns, whenever they change. Rows are combined before they go to the state, by a map
-        "<name>-combine" with as many instances as the operators before it, so that it runs as one with them."""
+        """Declare a keyed operator without a function: `aggregates` maps the name of each column of the result to an
+        aggregate of penstock.aggregates. The operator emits the key and these columns whenever they change. A map
+        "<name>-combine" combines rows before they go to the state. The map has as many instances as the operator
+        before it, so that the two can run as one chain."""
         where = Location.of_caller()
         keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
         given = _as_sequence(inputs)
@@ -265,8 +269,8 @@ class Topology:
                 return operator, output.name
         raise PenstockError(
             "NO_INPUT",
-            f'"{name}" aggregates {item!r}, which was not declared before it.',
-            "Declare the operator that it reads first: its columns have to be known.",
+            f'"{name}" aggregates {item!r}, which is not declared yet.',
+            "Declare the operator that it reads further up in the file: Penstock needs its columns here.",
             where,
         )
 
@@ -281,14 +285,14 @@ class Topology:
         weight: float = 1.0,
         chained: bool = True,
     ) -> None:
-        """Rows leave here. `spec` comes from penstock.sinks; `weight` is how much a row counts here, beside those of
-        other sinks, for who decides by throughput."""
+        """Declare a sink, where rows leave. `spec` is made by a function of penstock.sinks. `weight` says how much a
+        row of this sink counts in the throughput of the topology, compared with rows of other sinks."""
         where = Location.of_caller()
         if not isinstance(spec, SinkKind):
             raise PenstockError(
                 "BAD_SINK",
-                f'sink "{name}" is a {type(spec).__name__}.',
-                "Use one of penstock.sinks, or a class of your own that derives from SinkKind.",
+                f'sink "{name}" is given a {type(spec).__name__}, which is no sink.',
+                "Give what a function of penstock.sinks returns, or an object of your class derived from SinkKind.",
                 where,
             )
         self._add(
@@ -306,7 +310,7 @@ class Topology:
         )
 
     def definition(self) -> TopologyDefinition:
-        """The frozen topology; raises the named error of the first mistake."""
+        """The topology, checked and frozen. The first mistake is raised as a named error."""
         return validate(self.name, tuple(self._operators), tuple(self._streams), self.where)
 
     def _add(
@@ -318,7 +322,7 @@ class Topology:
                 raise PenstockError(
                     "NO_INPUT",
                     f'an input of "{operator.name}" is a {type(item).__name__}.',
-                    "Give what a declaration returned, or the name of an operator.",
+                    "Give what the declaration of the other operator returned, or the name of that operator.",
                     operator.where,
                 )
             output = Output(item) if isinstance(item, str) else item
@@ -344,7 +348,7 @@ def _policy(name: str, on_error: str, where: Location) -> OnError:
     except ValueError:
         choices = ", ".join(OnError)
         raise PenstockError(
-            "BAD_ON_ERROR", f'"{name}" has on_error="{on_error}".', f"Use one of: {choices}.", where
+            "BAD_ON_ERROR", f'"{name}" has on_error="{on_error}", which is unknown.', f"Use one of: {choices}.", where
         ) from None
 
 
@@ -354,7 +358,7 @@ def _outputs(
     if (schema is None) == (not outputs):
         raise PenstockError(
             "BAD_SCHEMA",
-            f'"{name}" needs either a schema (one output) or outputs (several).',
+            f'"{name}" needs either a schema (for one output) or outputs (for several), and not both.',
             'For example schema="word string", or outputs={"good": "id long", "bad": "line string"}.',
             where,
         )

@@ -91,7 +91,7 @@ class Operator:
     instances: int = 1
     min_instances: int = 1
     on_error: OnError = OnError.FAIL
-    #: Whether it may run in one bundle with its neighbours.
+    #: Whether it may run in one chain with its neighbours.
     chained: bool = True
     where: Location = field(compare=False)
 
@@ -135,7 +135,7 @@ class Keyed(Operator):
 @dataclass(frozen=True, kw_only=True)
 class Sink(Operator):
     spec: SinkKind
-    #: How much a row counts here, beside those of other sinks, when throughput is what matters.
+    #: How much a row of this sink counts in the throughput of the topology, compared with rows of other sinks.
     weight: float = 1.0
 
 

@@ -1,9 +1,10 @@
 """Which streams carry updates: rows that take the place of an earlier row of the same key, and do not add to it.
 
-A keyed operator gives its result for a key again whenever it changes (output_mode="update"), or all of them
-("complete"); only "append" gives every result once. Maps pass on what they get. A sink and a map may read updates: they
-take each row by itself. A keyed operator remembers, so it would count the same key again with every update: the mean of
-the totals 1, 2 and 3 of one key is then 2, where it is 3. It may read updates only if its function is written for them.
+A keyed operator emits its result for a key again whenever it changes (output_mode="update"), or all results with every
+batch ("complete"). Only "append" emits every result once. What a map emits for updates are updates again. A sink and a
+map may read updates: they take each row by itself. A keyed operator keeps state, so it would count the same key again
+with every update: of the totals 1, 2 and 3 of one key it would say that the mean is 2, but the total is 3. So a keyed
+operator may read updates only if its function is written for them.
 """
 
 from __future__ import annotations

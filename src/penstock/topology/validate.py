@@ -1,6 +1,7 @@
 """Checks a declared topology and freezes it: the first mistake is raised under its name, at the user's line.
 
-First the graph as a whole, then each operator in topological order: what is wrong upstream is said first.
+Penstock checks first the graph as a whole, then each operator in topological order. So it reports the mistake of an
+operator before the mistakes that follow from it further down the stream.
 """
 
 from __future__ import annotations

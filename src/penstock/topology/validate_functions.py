@@ -33,7 +33,7 @@ def _check_callable(operator: Map | Keyed) -> None:
     if not callable(operator.function):
         raise PenstockError(
             "BAD_FUNCTION",
-            f'the function of "{operator.name}" is a {type(operator.function).__name__}.',
+            f'the function of "{operator.name}" is a {type(operator.function).__name__}, which cannot be called.',
             "Give a function, or another object that can be called.",
             operator.where,
         )
@@ -41,7 +41,7 @@ def _check_callable(operator: Map | Keyed) -> None:
         raise PenstockError(
             "BAD_FUNCTION",
             f'the function of "{operator.name}" is async.',
-            "Give a plain function; for more at once, give the operator more instances.",
+            "Give a plain function. If it waits a lot, give the operator more instances.",
             operator.where,
         )
 
@@ -51,7 +51,7 @@ def _check_takes_a_batch(operator: Map) -> None:
         raise PenstockError(
             "BAD_FUNCTION",
             f'the function of "{operator.name}" cannot be called with one argument.',
-            "It is called with a pyarrow.RecordBatch; give other parameters a default, or use functools.partial.",
+            "Penstock calls it with a pyarrow.RecordBatch: give other parameters a default, or use functools.partial.",
             operator.where,
         )
 
@@ -63,7 +63,7 @@ def _dataframes(operator: Map | Keyed, inputs: int) -> int:
         raise PenstockError(
             "BAD_FUNCTION",
             f'the function of "{operator.name}" does not take as many DataFrames as there are inputs ({inputs}).',
-            f"Let it take 1 argument (a DataFrame of all inputs){per_input}.",
+            f"Let it take 1 argument (a DataFrame with the rows of all inputs){per_input}.",
             operator.where,
         )
     return frames
@@ -79,9 +79,9 @@ def _check_inputs_agree(definition: TopologyDefinition, operator: Operator) -> N
                 "SCHEMA_MISMATCH",
                 f'"{operator.name}" reads "{schema_text(schema)}" from "{first.producer}" but "{schema_text(other)}" '
                 f'from "{stream.producer}".',
-                "Let the function take a DataFrame for each input, or bring the inputs to one schema."
+                "Let the function take a DataFrame for each input, or give the inputs the same schema."
                 if takes_dataframes(operator)
-                else "Bring the inputs to one schema, with a map in front if need be.",
+                else "Give the inputs the same schema, for example with a map before this operator.",
                 stream.where,
             )
 
@@ -98,5 +98,5 @@ def _check_returns_what_is_declared(definition: TopologyDefinition, operator: Ma
             problem.name, f'"{operator.name}": {problem.message}', problem.hint, operator.where
         ) from None
     except Exception:
-        # It may just not bear an empty batch. The engine checks every batch while it runs.
+        # The function may only fail on an empty batch. The engine checks every batch while the topology runs.
         return

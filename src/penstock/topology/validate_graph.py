@@ -49,8 +49,8 @@ def _check_dead_letter(operator: Operator) -> None:
     if declared is not None and (operator.on_error is not OnError.DEAD_LETTER or declared != DEAD_LETTER_SCHEMA):
         raise PenstockError(
             "BAD_NAME",
-            f'"{operator.name}" declares an output "{DEAD_LETTER}", a reserved name.',
-            f'Give it another name; on_error="{DEAD_LETTER}" adds the output for rows that cannot be handled.',
+            f'"{operator.name}" declares an output "{DEAD_LETTER}", which is a reserved name.',
+            f'Give the output another name; on_error="{DEAD_LETTER}" adds an output for rows that cannot be handled.',
             operator.where,
         )
 
@@ -82,7 +82,7 @@ def check_streams(operators: Sequence[Operator], streams: Sequence[Stream]) -> N
             raise PenstockError(
                 "DUPLICATE_STREAM",
                 f'"{stream.consumer}" has the output "{stream.output}" of "{stream.producer}" twice as input.',
-                "Name it once: every row would arrive twice.",
+                "Name it once; otherwise every row would arrive twice.",
                 stream.where,
             )
         seen.add(ends)
@@ -127,9 +127,9 @@ def check_all_outputs_are_read(operators: Sequence[Operator], streams: Sequence[
                 raise PenstockError(
                     "UNUSED_OPERATOR",
                     f'nothing reads the output "{output}" of "{operator.name}".',
-                    'Give it to a sink, or use on_error="skip".'
+                    'Let a sink read it, or use on_error="skip".'
                     if output == DEAD_LETTER
-                    else "Give it to another operator or a sink, or leave it out.",
+                    else "Let another operator or a sink read it, or do not declare it.",
                     operator.where,
                 )
 
@@ -177,6 +177,6 @@ def _cycle(unordered: set[str], declared_at: dict[str, int], streams: Sequence[S
     return PenstockError(
         "CYCLE",
         f"the streams form a cycle: {' -> '.join(names)}.",
-        "Take one of these streams away: rows never flow back.",
+        "Remove one of these streams: rows can never flow back to an operator that they have passed.",
         cycle[backward].where,
     )

@@ -30,7 +30,7 @@ OUTPUT_COLUMN = "output"
 
 
 def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
-    """Everything but the function."""
+    """Check everything about one operator except its function."""
     _check_numbers(operator)
     _check_columns(operator)
     _check_weight(operator)
@@ -45,7 +45,7 @@ def check_operator(definition: TopologyDefinition, operator: Operator) -> None:
     if isinstance(operator, Keyed) and operator.output_mode not in OUTPUT_MODES:
         raise PenstockError(
             "BAD_OUTPUT_MODE",
-            f'"{operator.name}" has output_mode={operator.output_mode!r}.',
+            f'"{operator.name}" has output_mode={operator.output_mode!r}, which is unknown.',
             f"Use one of: {', '.join(OUTPUT_MODES)}.",
             operator.where,
         )
@@ -62,7 +62,10 @@ def _check_flags(operator: Operator) -> None:
     for what, value in flags.items():
         if not isinstance(value, bool):
             raise PenstockError(
-                "BAD_CHAINING", f'"{operator.name}" has {what}={value!r}.', "Use True or False.", operator.where
+                "BAD_CHAINING",
+                f'"{operator.name}" has {what}={value!r}.',
+                f"Set {what} to True or False.",
+                operator.where,
             )
 
 
@@ -71,8 +74,8 @@ def _check_columns(operator: Operator) -> None:
         if GROUP_COLUMN in schema.names:
             raise PenstockError(
                 "BAD_SCHEMA",
-                f'"{operator.name}" has a column {GROUP_COLUMN}.',
-                "Rename it: channels that are split by key keep the group of a row under this name.",
+                f'"{operator.name}" has a column "{GROUP_COLUMN}", which is a reserved name.',
+                "Rename the column: channels that are split by key keep the group of a row under this name.",
                 operator.where,
             )
 
@@ -87,21 +90,21 @@ def _check_numbers(operator: Operator) -> None:
             raise PenstockError(
                 "BAD_INSTANCES",
                 f'"{operator.name}" has {what}={number!r}.',
-                "Use a whole number of at least 1.",
+                f"Set {what} to a whole number of at least 1.",
                 operator.where,
             )
     if operator.min_instances > operator.instances:
         raise PenstockError(
             "BAD_INSTANCES",
             f'"{operator.name}" has min_instances={operator.min_instances} but only {operator.instances} instances.',
-            "Start with at least min_instances instances.",
+            "Raise instances, or lower min_instances.",
             operator.where,
         )
     if numbers.get("tasks", 1) > MAX_TASKS:
         raise PenstockError(
             "BAD_INSTANCES",
             f'"{operator.name}" has tasks={numbers["tasks"]}.',
-            f"Use at most {MAX_TASKS}: every task costs files and time in every micro-batch.",
+            f"Set tasks to at most {MAX_TASKS}: every task costs files and time in every micro-batch.",
             operator.where,
         )
 
@@ -111,7 +114,7 @@ def _check_instances_fit_tasks(operator: Keyed | Map) -> None:
         raise PenstockError(
             "MORE_INSTANCES_THAN_TASKS",
             f'"{operator.name}" has {operator.instances} instances but only {operator.tasks} tasks.',
-            "Raise tasks (the most instances it can ever use), or lower instances.",
+            "Raise tasks (they are the most instances that the operator can use), or lower instances.",
             operator.where,
         )
 
@@ -122,7 +125,7 @@ def _check_weight(operator: Operator) -> None:
         raise PenstockError(
             "BAD_SINK",
             f'sink "{operator.name}" has the weight {weight!r}.',
-            "Give how much a row counts beside those of other sinks, a number of at least 0.",
+            "Give a number of at least 0: it says how much a row counts, compared with rows of other sinks.",
             operator.where,
         )
 
@@ -135,9 +138,9 @@ def _check_on_error(operator: Operator) -> None:
     ):
         raise PenstockError(
             "BAD_ON_ERROR",
-            f'the {operator.kind} "{operator.name}" has on_error="{operator.on_error}".',
-            "Only sources that Penstock reads and maps over Arrow functions see single rows fail; elsewhere it is "
-            "always fail.",
+            f'the {operator.kind} "{operator.name}" cannot have on_error="{operator.on_error}".',
+            "Leave on_error out: only maps with an Arrow function, and sources that Penstock reads itself, can tell "
+            "which row is bad.",
             operator.where,
         )
 
@@ -148,7 +151,7 @@ def _check_grouping(stream: Stream, operator: Operator) -> None:
         raise PenstockError(
             "BAD_GROUPING",
             f'the stream from "{stream.producer}" is broadcast into "{operator.name}".',
-            "Only a map over an Arrow function can read a broadcast; leave .broadcast() out.",
+            "Leave .broadcast() out: only a map with an Arrow function can read a broadcast.",
             stream.where,
         )
     if isinstance(operator, Keyed) and grouping != ByKey(operator.key):
@@ -198,7 +201,7 @@ def _hint_for_key(column: str, stream: Stream, definition: TopologyDefinition) -
         column in definition.schema_of(other).names for other in others
     ):
         return (
-            f'All inputs of a keyed operator have the key under the name "{column}": rename the column of '
+            f'All inputs of this keyed operator must have the key as a column "{column}": rename the column of '
             f'"{stream.producer}" before the join, in a map_dataframe with frame.withColumnRenamed(..., "{column}"). '
             f"Its columns are: {', '.join(names)}."
         )
@@ -215,7 +218,7 @@ def _check_dataframe_outputs(operator: Operator) -> None:
                 "BAD_SCHEMA",
                 f'"{operator.name}" returns one DataFrame for all its outputs, but "{first}" is '
                 f'"{schema_text(schema)}" and "{output}" is "{schema_text(other)}".',
-                "Give all outputs of a DataFrame function one schema, or use an operator for each.",
+                "Give all outputs of a DataFrame function the same schema, or declare an operator for each.",
                 operator.where,
             )
     if OUTPUT_COLUMN in schema.names:

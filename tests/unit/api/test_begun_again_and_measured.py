@@ -8,8 +8,8 @@ import pytest
 from fake_steering import PROPOSAL
 from monitor_fakes import CLUSTER, DEFINITION
 
+from penstock.api.execution import Execution
 from penstock.api.operations import Operation
-from penstock.api.steering import Steering
 from penstock.autoscaler.effect import Effects, EndedOperation
 from penstock.autoscaler.policy import Fate
 from penstock.clock import run_time
@@ -44,11 +44,11 @@ def carried_out(run: RecordingTopology, *outcomes: Outcome) -> tuple[Outcome, in
     """What comes of it, and how often it was begun."""
     left = list(outcomes)
     run.changes.carry_out = lambda plan: left.pop(0)  # type: ignore[method-assign]
-    steering = Steering(run, "standalone", lambda drain: None)
+    execution = Execution(run)
     try:
-        return steering._carry_out(operation()), len(outcomes) - len(left)
+        return execution.carry_out(operation()), len(outcomes) - len(left)
     finally:
-        steering.close()
+        execution.close()
 
 
 def test_a_fault_has_it_begun_again() -> None:

@@ -44,11 +44,14 @@ def test_what_a_killed_process_left_is_deleted(registry: Path) -> None:
     assert not path.exists()
 
 
-def test_a_file_that_cannot_be_read_is_passed_over(registry: Path) -> None:
+def test_a_file_that_cannot_be_read_is_passed_over_and_leaves_a_trace(
+    registry: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = registry_folder()
     with registered(one()), registered(one(pid=2)) as broken:
         broken.write_text("{")
         assert all_running() == [one()]
+        assert f"{broken} does not tell of a running topology: JSONDecodeError" in caplog.text
         broken.write_text(json.dumps({"unknown": 1}))
         assert all_running() == [one()]
     assert list(folder.iterdir()) == []

@@ -84,8 +84,7 @@ def run() -> FakeRun:
 
 
 @pytest.fixture
-def steering(run: FakeRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steering]:
-    monkeypatch.setattr("penstock.api.steering.Changes", lambda run: run.changes, raising=False)
+def steering(run: FakeRun) -> Iterator[Steering]:
     made = Steering(run, "recorded", lambda drain: None)  # type: ignore[arg-type]
     yield made
     made.close()
@@ -138,7 +137,7 @@ def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steerin
 def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, steering: Steering) -> None:
     proposal = decided(steering)
     run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1}))
-    with pytest.raises(PenstockError, match="stela decided on a placement") as caught:
+    with pytest.raises(PenstockError, match="the placement has changed since stela decided") as caught:
         steering.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
@@ -171,7 +170,7 @@ def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steerin
     assert steering.operations.wait(steering.operations.get(operation), WAIT)
     assert hands.fate(operation)[0] is Fate.DONE
     del steering.operations._known[operation]
-    assert hands.fate(operation) == (Fate.DONE, "it is no longer known")
+    assert hands.fate(operation) == (Fate.DONE, "the operation is no longer known")
 
 
 @pytest.mark.parametrize("chaining", ["on", "off"])

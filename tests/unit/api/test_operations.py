@@ -122,7 +122,9 @@ def test_one_that_is_over_cannot_be_cancelled(operations: Operations, work: Work
     assert error.value.name == "NOT_CANCELLABLE"
 
 
-def test_what_is_refused_says_why_and_the_next_is_carried_out(operations: Operations, work: Work) -> None:
+def test_what_is_refused_says_why_and_the_next_is_carried_out(
+    operations: Operations, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
     def refused() -> Proposal:
         raise PenstockError("LAST_MACHINE", "it cannot be removed.", "Add one first.")
 
@@ -137,6 +139,9 @@ def test_what_is_refused_says_why_and_the_next_is_carried_out(operations: Operat
     assert (first.state, second.state, third.state) == (Fate.REFUSED, Fate.REFUSED, Fate.DONE)
     assert first.as_json()["error"]["error"] == "LAST_MACHINE"
     assert second.as_json()["reason"] == "INTERNAL: ZeroDivisionError: a bug."
+    [record] = caplog.records
+    assert record.getMessage() == f"operation {second.id}, scale-in, failed"
+    assert record.exc_info is not None, "the log has the traceback"
 
 
 def test_nothing_to_do_is_a_state(operations: Operations, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

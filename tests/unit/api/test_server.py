@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +51,22 @@ def test_a_named_error_arrives_as_itself(running: Running) -> None:
     with Client(running) as client, pytest.raises(PenstockError) as error:
         client.post("scale-in", {"names": ["nobody"]})
     assert (error.value.name, error.value.hint) == ("NO_SUCH_MACHINE", "The machines are: 127.0.0.2.")
+
+
+def test_a_bug_is_answered_and_leaves_a_trace(
+    running: Running, steering: FakeSteering, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(steering, "snapshot", broken)
+    with Client(running) as client, pytest.raises(PenstockError, match="ZeroDivisionError: a bug") as error:
+        client.get("snapshot")
+    assert error.value.name == "INTERNAL"
+    deadline = time.monotonic() + 10
+    while "ZeroDivisionError: a bug" not in caplog.text:  # the server answers first
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_large_body_is_refused_also_if_it_comes_in_pieces(running: Running) -> None:

@@ -54,7 +54,9 @@ def wished(goal: Goal, found: Snapshot):
 
 def test_a_throughput_that_is_missed_asks_for_a_machine() -> None:
     found = wished(Goal(throughput=300.0), snapshot(done=50.0))
-    assert found == Grow(1, "150 rows/s are below the 300 that are required; congested: work")
+    assert found == Grow(
+        1, "the throughput of 150 rows/s is below the goal of 300; these operators are congested: work"
+    )
 
 
 def test_a_little_below_counts_as_held() -> None:
@@ -97,7 +99,9 @@ def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_
 def test_without_a_throughput_machines_are_used_as_long_as_something_is_congested() -> None:
     assert isinstance(wished(Goal(machines_max=4), snapshot(done=50.0)), Grow)
     assert isinstance(wished(Goal(machines_max=4), snapshot()), Stay)
-    assert wished(Goal(machines_max=1), snapshot()) == Shrink(1, "2 machines are more than 1")
+    assert wished(Goal(machines_max=1), snapshot()) == Shrink(
+        1, "the topology has 2 machines, more than the 1 that the goal allows"
+    )
 
 
 @pytest.mark.parametrize("wrong", [{}, {"throughput": 0.0}, {"throughput": float("nan")}, {"machines_max": 0}])
@@ -129,11 +133,14 @@ def calm() -> View:
 def test_guards_say_why() -> None:
     view = calm()
     guards = (one_at_a_time, Cooldown(60), Quota(2))
-    assert first_veto(guards, MORE, view) == "2 machines are there, and 2 are the most"
+    assert first_veto(guards, MORE, view) == "the topology has 2 machines, and the goal allows 2"
     assert first_veto(guards, FEWER, view) == ""
     assert first_veto((Quota(3), Quota(None)), MORE, view) == ""
-    assert first_veto(guards, FEWER, replace(view, under_way="scale-in")) == "scale-in is under way"
-    assert first_veto(guards, FEWER, replace(view, last_ended=990.0)) == "cooling down for another 50 s"
+    assert first_veto(guards, FEWER, replace(view, under_way="scale-in")) == "the operation scale-in is under way"
+    assert (
+        first_veto(guards, FEWER, replace(view, last_ended=990.0))
+        == "the last operation ended a moment ago; the next one may begin in 50 s"
+    )
     assert first_veto(guards, FEWER, replace(view, last_ended=940.0)) == ""
     assert not_while_paused(MORE, view) == ""
     assert not_while_paused(MORE, replace(view, paused=True)) == "the sources are paused"
@@ -142,7 +149,7 @@ def test_guards_say_why() -> None:
 def test_guards_know_what_was_decided_before() -> None:
     refused = Decided(950.0, MORE, Fate.REFUSED)
     view = replace(calm(), history=(refused,))
-    assert RefusedLately(60)(MORE, view) == "it was refused a moment ago"
+    assert RefusedLately(60)(MORE, view) == "the last proposal was refused a moment ago"
     assert RefusedLately(40)(MORE, view) == ""
     missed = replace(view, history=(Decided(900.0, FEWER, Fate.DONE), Decided(950.0, MORE, Fate.DONE)))
     assert Regret(60)(FEWER, missed)
@@ -223,7 +230,7 @@ def test_it_asks_for_what_the_goal_wants_and_says_why(hands: Hands) -> None:
     assert hands.asked == [("out", 1)]
     [(kind, reason)] = hands.told
     assert kind is EventKind.DECISION
-    assert reason.startswith("1 machine more: 150 rows/s are below the 300")
+    assert reason.startswith("1 machine more: the throughput of 150 rows/s is below the goal of 300")
 
 
 def test_one_decision_is_made_on_one_look(hands: Hands) -> None:
@@ -317,7 +324,7 @@ def test_a_machine_that_was_missed_is_not_given_back_so_soon_again(hands: Hands)
     assert at(460, enough) == [("in", 1)]
 
 
-def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands) -> None:
+def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands, caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Snapshot:
         raise KeyError("work")
 
@@ -328,7 +335,8 @@ def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands) -> None:
         hands.snapshot = lambda: hands.found  # type: ignore[method-assign]
         while not hands.asked:
             pass
-    assert hands.told[0] == (EventKind.FAULT, "the controller could not look: KeyError: 'work'")
+    assert "Traceback" in caplog.text
+    assert hands.told[0] == (EventKind.FAULT, "a round of the controller failed: KeyError: 'work'")
 
 
 def test_it_goes_round_by_itself_until_it_is_left(hands: Hands) -> None:
@@ -338,4 +346,4 @@ def test_it_goes_round_by_itself_until_it_is_left(hands: Hands) -> None:
             pass
     [(kind, reason)] = hands.told
     assert kind is EventKind.DECISION
-    assert reason.startswith("nothing to change: 300 rows/s are what is required")
+    assert reason.startswith("nothing to change: the throughput of 300 rows/s reaches the goal")

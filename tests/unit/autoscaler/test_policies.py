@@ -175,7 +175,7 @@ def test_what_cannot_be_is_a_value_with_the_name_of_an_error() -> None:
 
 def test_without_a_goal_and_a_request_there_is_nothing_to_do() -> None:
     assert decide("stela", policy("stela"), view_of(snapshot(), Settings(), Machines())) == Nothing(
-        "nobody has set a goal or asked for machines"
+        "the topology has no goal, and nobody has asked for machines"
     )
 
 

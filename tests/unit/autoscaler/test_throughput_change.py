@@ -1,4 +1,4 @@
-"""Measuring an operation on timelines made by hand: one point a second, the operation starts at 10."""
+"""Effects an operation on timelines made by hand: one point a second, the operation starts at 10."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ def test_sinks_are_added_up_by_their_weights() -> None:
         timeline.add("one", float(second), 10)
         timeline.add("two", float(second), 40)
         timeline.add("no sink", float(second), 1000)
-    samples = timeline.points(5, 10)
-    assert [one.at for one in samples] == [6, 7, 8, 9, 10]
-    assert [one.throughput for one in samples] == pytest.approx([30.0] * 5)
+    points = timeline.points(5, 10)
+    assert [one.at for one in points] == [6, 7, 8, 9, 10]
+    assert [one.throughput for one in points] == pytest.approx([30.0] * 5)
 
 
 def test_a_batch_that_is_under_way_is_no_loss_but_one_that_does_not_come_is() -> None:
@@ -36,9 +36,9 @@ def test_a_batch_that_is_under_way_is_no_loss_but_one_that_does_not_come_is() ->
     for second in range(2, 19, 4):
         timeline.add("slow", float(second), 40)
     # The next batch of the slow one is not due before 22: nothing is known of what comes after 18.
-    samples = timeline.points(10, 20.5)
-    assert [one.at for one in samples] == [11, 12, 13, 14, 15, 16, 17, 18]
-    assert [one.throughput for one in samples] == pytest.approx([20.0] * 8)
+    points = timeline.points(10, 20.5)
+    assert [one.at for one in points] == [11, 12, 13, 14, 15, 16, 17, 18]
+    assert [one.throughput for one in points] == pytest.approx([20.0] * 8)
     # Nor at 26; after that it counts as missing, and so does the quick one.
     late = timeline.points(10, 26.5)
     assert late[-1].at == 26

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.log import Backlog, Bound, Channels, Swept
+from penstock.channels.log import Bound, ChannelBacklog, Channels, Swept
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import SegmentStore, segment_name
 from penstock.errors import PenstockError
@@ -50,7 +50,7 @@ def test_an_empty_channel(world: World) -> None:
     assert channels.end("lines") == 0
     assert channels.segments("lines", 0, 0) == []
     assert channels.read_position("count", "lines") == 0
-    assert channels.backlog("count", "lines") == Backlog(0, 0, None)
+    assert channels.backlog("count", "lines") == ChannelBacklog(0, 0, None)
     assert channels.last_batch("read") is None
     assert channels.sweep(startup=True) == Swept(0, 0, 0)
 
@@ -91,11 +91,11 @@ def test_a_backlog_counts_parts_of_segments(world: World) -> None:
     first, second, third = world.segment(0, 10, 7.0), world.segment(0, 10, 5.0, 1), world.segment(0, 10, 6.0, 2)
     channels.publish("read", 0, [first, second, third], "{}", {})
     everything = first.bytes + second.bytes + third.bytes
-    assert channels.backlog("count", "lines") == Backlog(30, everything, 5.0)
+    assert channels.backlog("count", "lines") == ChannelBacklog(30, everything, 5.0)
     channels.publish("count", 0, [], "{}", {"lines": 4})
-    assert channels.backlog("count", "lines") == Backlog(26, everything - first.bytes * 4 // 10, 5.0)
+    assert channels.backlog("count", "lines") == ChannelBacklog(26, everything - first.bytes * 4 // 10, 5.0)
     channels.publish("count", 1, [], "{}", {"lines": 20})
-    assert channels.backlog("count", "lines") == Backlog(10, third.bytes, 6.0)
+    assert channels.backlog("count", "lines") == ChannelBacklog(10, third.bytes, 6.0)
     assert channels.backlog("copy", "lines").rows == 30
 
 
@@ -200,7 +200,7 @@ def test_numbering_and_positions_go_on_when_everything_was_deleted(world: World)
     assert channels.sweep().segments == 1
     again = world.channels()
     assert again.end("lines") == 10
-    assert again.backlog("count", "lines") == Backlog(0, 0, None)
+    assert again.backlog("count", "lines") == ChannelBacklog(0, 0, None)
     again.publish("read", 1, [world.segment(1, 5)], "{}", {})
     assert again.backlog("count", "lines").rows == 5
 

@@ -18,7 +18,7 @@ from penstock.api.operations import Operation
 from penstock.api.server import served
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
-from penstock.cli.steering_pages import plot
+from penstock.cli.running_pages import plot
 from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
 

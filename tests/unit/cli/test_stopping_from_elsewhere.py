@@ -104,7 +104,7 @@ def test_one_that_is_starting_is_stopped_and_its_process_has_ended_then(
     command: Command, process: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     code, text = command("stop", "--dry-run")
-    assert (code, text) == (0, "it is being started, and stops before any row is read\n")
+    assert (code, text) == (0, "the topology is being started, and stops before it reads any row\n")
     assert process.poll() is None
     threading.Timer(0.5, let_it_end, (process,)).start()
     code, text = command("stop")
@@ -122,7 +122,7 @@ def test_the_wait_has_an_end_if_that_is_asked_for(command: Command, process: sub
         assert time.monotonic() < deadline
         time.sleep(0.01)
     code, text = command("stop", "--timeout", "0.3s")
-    assert (code, text) == (3, f"word_count:{process.pid} has not ended yet; it goes on stopping.\n")
+    assert (code, text) == (3, f"word_count:{process.pid} has not ended yet; it is still stopping.\n")
     assert command("status")[1] == f"word_count:{process.pid} is ending. It was stopped before any row was read.\n"
     let_it_end(process)
     assert process.wait(30) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster import daemons, standalone
+from penstock.cluster import addresses, daemons, standalone
 from penstock.cluster.provider import Executor
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.errors import PenstockError
@@ -118,7 +118,7 @@ def test_a_master_that_says_nothing_is_given_up_and_ended(daemon, cluster, monke
 
 def test_an_address_that_cannot_be_had(daemon, cluster, monkeypatch):
     # 192.0.2.0/24 is for documentation: no computer has it.
-    monkeypatch.setattr(standalone, "_address", lambda last: f"192.0.2.{last + 100}")
+    monkeypatch.setattr(addresses, "_address", lambda last: f"192.0.2.{last + 100}")
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(PenstockError, match=r"ifconfig lo0 alias 192\.0\.2\.102") as caught:
         cluster.start()

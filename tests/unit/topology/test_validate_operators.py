@@ -247,7 +247,7 @@ def test_a_join_of_inputs_that_name_their_key_differently(users_first):
 
     error = expect("UNKNOWN_KEY", declare)
     assert '"users"' in error.message
-    for words in ('under the name "user_id"', 'rename the column of "users"', "before the join", "withColumnRenamed"):
+    for words in ('as a column "user_id"', 'rename the column of "users"', "before the join", "withColumnRenamed"):
         assert words in error.hint
     assert "Use one or more of" not in error.hint
 

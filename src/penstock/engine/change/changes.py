@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 
 from penstock.clock import run_time
@@ -18,6 +18,7 @@ from penstock.engine.spark.warming import warm_state
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
+from penstock.logs import traced
 from penstock.monitor.publications import Publication
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
@@ -26,8 +27,9 @@ from penstock.plans.repartition import CuttingEnactor, Repartition
 from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed, TopologyDefinition
 
+#: Seconds between two looks at what a change waits for.
 POLL = 0.05
-#: An operator that has had nothing to do for so long is not waited for.
+#: A change does not wait for an operator that has had nothing to do for so long.
 IDLE_SECONDS = 3.0
 #: The usual gap between two batches is the median of so many.
 USUAL_GAPS = 20
@@ -50,7 +52,7 @@ class RunChanges(CuttingEnactor):
         tasks = [task for task, held in enumerate(placement.tasks.get(operator, ())) if held == origin]
         executor = self._run.host.slots.executor(slot)
         been = query.state.been_on(executor) if query.state is not None and executor is not None else frozenset()
-        sizes = state_bytes(self._run.environment.checkpoint(operator), len(placement.tasks.get(operator, ())))
+        sizes = state_bytes(self._run.context.checkpoint(operator), len(placement.tasks.get(operator, ())))
         return cheapest_tasks(tasks, sizes, count, been)
 
 
@@ -102,19 +104,24 @@ class RunningEngine:
             came = self._await_machine(machine, give_up, deadline)
             if any(isinstance(operator, Keyed) for operator in self.definition.operators):
                 executors = [one for slot in came.values() if (one := host.slots.executor(slot)) is not None]
-                with suppress(Exception):  # a favour to the first batch; what matters is looked at again below
-                    warm_state(internals, executors, self._run.environment.checkpoints, WARM_STATE_SECONDS)
+                # Warming spares the first batch some seconds. The change goes on without it: whether the machine is
+                # there is looked at again below.
+                with traced(f"the state stores of {machine.name} could not be warmed", Exception):
+                    warm_state(internals, executors, self._run.context.checkpoints, WARM_STATE_SECONDS)
             came = self._await_machine(machine, give_up, deadline)
         except BaseException:
-            with suppress(Exception):
+            with traced(f"machine {machine.name}, which was not wanted any more, could not be removed", Exception):
                 self.remove_machine(machine.name)
             raise
         slots = ", ".join(str(slot) for slot in sorted(came.values()))
-        self._run.happened("action", f"it is there as {slots}, after {time.monotonic() - began:.1f} s", machine.name)
+        self._run.happened(
+            "action", f"the machine is there as {slots}, after {time.monotonic() - began:.1f} s", machine.name
+        )
         return came
 
     def _await_machine(self, machine: Machine, give_up: GiveUp, deadline: float) -> Mapping[Slot, Slot]:
-        """Its executors are there and warm: Slots sees to that. What is lost on the way may come back in time."""
+        """Wait until all executors of a machine are there and warm: `Slots` warms them. An executor that is lost on the
+        way may come back in time."""
         while True:
             came = self._run.host.provider.arrived(machine)
             if came is not None and set(came.values()) <= self._run.host.slots.usable():
@@ -140,24 +147,24 @@ class RunningEngine:
         if internals is None:
             raise PenstockError(
                 "FIXED_MACHINES",
-                f"bundles are not placed here: {self._run.host.unplaced_because}.",
-                "Machines can be changed where bundles are placed.",
+                f"Spark chooses where bundles run, because {self._run.host.unplaced_because}.",
+                "Penstock can add and remove machines only where it places bundles.",
             )
         return internals
 
     # The placement
 
     def restore(self, placement: Placement) -> None:
-        """Every step is tried, whatever becomes of the others. A query that does not start is known to have failed, and
-        is mended or ends the run; what else goes wrong is told."""
+        """Run a placement again that ran before. Every step is tried, whatever becomes of the others. A query that does
+        not start is known to have failed: the run starts it again, or ends. Any other problem becomes an event."""
         run = self._run
-        with self._or_told("a chain could not be taken apart for the placement before"):
+        with self._or_told("a chain could not be taken apart to restore the placement before the change"):
             run.chaining.split(placement)
         run.arrangement.plan(placement)
         run.placed_anew(run_time())
-        with self._or_told("the placement that runs again is not recorded, so the next start may have another"):
+        with self._or_told("the restored placement could not be recorded, so the next start may use another one"):
             arrangement.record(run.catalog, run.definition, placement)
-        with self._or_told("operators that ran as one before stay apart"):
+        with self._or_told("operators that ran as one chain before the change stay apart"):
             run.chaining.join()
 
     @contextmanager
@@ -228,19 +235,19 @@ class RunningEngine:
                     names = ", ".join(str(slot) for slot in sorted(lost))
                     raise PenstockError(
                         "CLUSTER_FAILED",
-                        f"{names} was lost, and did not come back within {seconds:g} s.",
+                        f"the change needs {names}, which was lost and did not come back within {seconds:g} s.",
                         "See the cluster's logs for the cause.",
                     )
                 raise PenstockError(
                     "NOT_OBSERVED",
-                    f"{', '.join(sorted(waiting))} did not run where it was to run within {seconds:g} s.",
-                    "Look at its batches: one that takes longer than the setting change_seconds is the usual cause.",
+                    f"no batch of {', '.join(sorted(waiting))} ran on the planned slots within {seconds:g} s.",
+                    "The usual cause is a batch that takes longer than the setting change_seconds: raise it.",
                 )
             time.sleep(POLL)
         return seen
 
     def _seen(self, operator: str, at: float) -> Observed | None:
-        """Where its newest batch ran, if that began after this time."""
+        """Where the newest batch of an operator ran, if that batch began after this time."""
         if self._run.host.streams.internals is None:
             newest = self._run.publications.newest(operator)
             return Observed(0, at, {}) if newest is not None and newest.started > at else None
@@ -248,7 +255,7 @@ class RunningEngine:
         return seen if seen is not None and seen.began > at else None
 
     def _lost(self, slots: set[Slot]) -> set[Slot]:
-        """Which of these slots are not usable (any more); raises if they cannot come back."""
+        """Which of these slots cannot be used now; an error if they cannot come back."""
         lost = slots - self._run.host.slots.usable()
         for machine in self.cluster.machines if lost else ():
             if not lost.isdisjoint(machine.slots):
@@ -258,7 +265,7 @@ class RunningEngine:
     # What it cost
 
     def _state_bytes(self, operator: str) -> list[int]:
-        return state_bytes(self._run.environment.checkpoint(operator), len(self.planned.tasks[operator]))
+        return state_bytes(self._run.context.checkpoint(operator), len(self.planned.tasks[operator]))
 
     def _interruption(self, operator: str, at: float) -> Interruption:
         gaps = self._run.publications.gaps(operator)

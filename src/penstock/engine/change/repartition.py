@@ -16,13 +16,14 @@ from pyspark.errors import PySparkException
 from penstock.clock import run_time
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
-from penstock.engine.spark.internals import repartition_state
+from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.sizes import logged_batches
 from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER, traced
 from penstock.plans.repartition import Repartition, check_repartition, repartition_failed, with_tasks
 
-#: How often it is tried when Spark finds the last batch cut off.
+#: How often a repartition is tried when Spark finds that the last batch was cut off.
 ATTEMPTS = 3
 
 
@@ -43,43 +44,50 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
             raise PenstockError(
                 "REPARTITION_FAILED",
                 f'Spark could not repartition "{operator}": {_reason(error)}.',
-                "Start the topology again on its state: it is finished then."
+                "Start the topology again on its state: the start finishes the repartition."
                 if begun
-                else "It goes on with the tasks it had.",
+                else "The operator goes on with the tasks that it had.",
             ) from error
-        enter_rewriting(run.environment, operator)
+        enter_rewriting(run.context, operator)
         record_tasks(run.catalog, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
     run.placed_anew(run_time())
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
-    run.happened("action", f"{tasks} tasks, not {was}: it stood still {report.stopped_seconds:.1f} s", operator)
+    run.happened(
+        "action",
+        f"its state has {tasks} tasks, not {was}: the operator stood still {report.stopped_seconds:.1f} s",
+        operator,
+    )
     return report
 
 
 def _has_begun(run: Run, operator: str) -> bool:
-    """Whether Spark has begun to rewrite the state, or has done it and its answer was lost. A checkpoint that cannot be
-    read may be so: it is left to the next start, which finds out."""
-    try:
-        planned, finished = logged_batches(run.environment.checkpoint(operator))
-    except (OSError, ValueError):
-        return True
-    published = run.catalog.last_batch(operator)
-    return planned > finished or finished > (-1 if published is None else published)
+    """Whether Spark has begun to rewrite the state, or has rewritten it and its answer was lost. If the checkpoint
+    cannot be read, Spark may have begun: the next start finds out."""
+    with traced(f"the checkpoint of {operator} cannot be read after a repartition failed", OSError, ValueError):
+        planned, finished = logged_batches(run.context.checkpoint(operator))
+        published = run.catalog.last_batch(operator)
+        return planned > finished or finished > (-1 if published is None else published)
+    return True
 
 
 def _rewrite(run: Run, operator: str, tasks: int) -> float:
-    """How long Spark took. It refuses a checkpoint whose last batch was cut off: that one is finished first."""
+    """Have Spark rewrite the state, and say how many seconds Spark took. Spark refuses a checkpoint whose last batch
+    was cut off: that batch is finished first."""
     for _ in range(ATTEMPTS):
         began = time.monotonic()
         try:
-            repartition_state(run.host.spark, run.environment.checkpoint(operator), tasks)
+            repartition_state(run.host.spark, run.context.checkpoint(operator), tasks)
             return time.monotonic() - began
         except (PySparkException, Py4JError) as error:
             if not was_cut_off(error):
                 raise
+            LOGGER.info("the last batch of %s was cut off: it is finished before Spark rewrites the state", operator)
         run.queries.finish_batch(operator)
-    raise repartition_failed(f'"{operator}" was cut off in a batch again and again.', "Try it when there is less load.")
+    raise repartition_failed(
+        f'the last batch of "{operator}" was cut off again and again.', "Try it when there is less load."
+    )
 
 
 def _reason(error: Exception) -> str:

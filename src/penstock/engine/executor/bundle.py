@@ -44,7 +44,7 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     program = packed.unpack()
     reader = program.reader
     if not isinstance(reader, ChannelReader):
-        raise RuntimeError(f"{program.stages[0].operator} does not read channels")
+        raise RuntimeError(f"operator {program.stages[0].operator} does not read channels")
     for batch in batches:
         for descriptor in batch.column(0):
             yield from reader.rows(Descriptor.parse(descriptor.as_py()))
@@ -61,7 +61,7 @@ def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Nothing, but in a worker process that is there afterwards; says on which executor."""
+    """Do nothing but start a worker process, which stays, and say on which executor it is."""
     worker.prepare()
     for batch in batches:
         yield pa.record_batch(
@@ -88,7 +88,7 @@ class _Bundle:
     def run(self) -> list[BundleReport]:
         reader, first = self.program.reader, self.program.stages[0]
         if reader is None:
-            raise RuntimeError(f"{first.operator} has nothing to read")
+            raise RuntimeError(f"the program of operator {first.operator} has no reader")
         self.born = reader.born(self.descriptor)
         writer = self._writer()
         counted = getattr(reader, "reading_is_work", False)
@@ -106,7 +106,7 @@ class _Bundle:
         return self._reports(writer)
 
     def take_rows(self, batches: Iterable[pa.RecordBatch]) -> list[BundleReport]:
-        """Rows that Spark SQL has made already; only where they go is left to do."""
+        """Write the rows that Spark SQL has made: the bundle has nothing else to do with them."""
         context = TaskContext.get()
         born = context.getLocalProperty(BORN_PROPERTY) if context else None
         self.born = tuple(json.loads(born)) if born else (0.0, 0.0)
@@ -124,7 +124,7 @@ class _Bundle:
         return BundleWriter(self.program.store, self.descriptor.slot, *worker.running_task(), self.born)
 
     def _reports(self, writer: BundleWriter) -> list[BundleReport]:
-        """Of every stage, in their order: what is not written yet is written here."""
+        """The reports of all stages, in their order, after the rest of their rows is written."""
         stages = [
             (stage, list(works))
             for stage, works in zip(self.program.stages, zip(*self.works, strict=True), strict=True)

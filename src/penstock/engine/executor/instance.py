@@ -94,8 +94,13 @@ class Work:
             self.rows_by_channel[channel] = self.rows_by_channel.get(channel, 0) + rows
             self.traffic[producer] = self.traffic.get(producer, 0) + size
 
+    def spent(self, began: float, cpu: float) -> None:
+        """Count the time since this stage took over: `began` by the clock, `cpu` of this thread."""
+        self.busy += time.perf_counter() - began
+        self.cpu += time.thread_time() - cpu
+
     def refuse(self, row: str, error: str) -> None:
-        """A row that could not be handled, as text."""
+        """Count a row that could not be handled, and keep it as text if it is to go somewhere."""
         self.bad_rows += 1
         if not self.bad_example:
             self.bad_example = f"{error}: {row}"[:BAD_EXAMPLE_TEXT]
@@ -104,7 +109,7 @@ class Work:
             self.kept_bytes += len(error) + min(len(row), BAD_ROW_TEXT)
 
     def take_outputs(self, operator: str) -> dict[str, list[pa.RecordBatch]]:
-        """What is to be written, bad rows among it; this then keeps nothing of it."""
+        """Hand over the rows that are to be written, bad rows among them; nothing of them is kept here."""
         outputs, bad = self.outputs, self.bad
         self.outputs, self.bad, self.kept_bytes = {}, [], 0
         if bad:
@@ -140,13 +145,13 @@ class Instance:
                 self._call(index, stage, _all_of(stage, work.gathered))
 
     def refuse(self, row: str, error: str) -> None:
-        """A row that could not be read."""
+        """Count a row that could not be read, as text; what has become much is written at once."""
         self.works[0].refuse(row, error)
         if self.works[0].kept_bytes >= KEPT_BYTES:
             self.relieve()
 
     def relieve(self) -> None:
-        """Have written what has become much: memory must not grow with the rows of a micro-batch."""
+        """Write the rows of each stage that keeps many: memory must not grow with the rows of a micro-batch."""
         for stage, work in zip(self.stages, self.works, strict=True):
             if work.kept_bytes >= KEPT_BYTES:
                 work.written.append(self._write(stage, work.take_outputs(stage.operator)))
@@ -157,8 +162,7 @@ class Instance:
             began, cpu = time.perf_counter(), time.thread_time()
             portion = next(portions, None)
             if self._reading_is_work:
-                work.busy += time.perf_counter() - began
-                work.cpu += time.thread_time() - cpu
+                work.spent(began, cpu)
             if portion is None:
                 return
             piece, batch = portion
@@ -173,15 +177,14 @@ class Instance:
             self._call(index, stage, batch)
 
     def _call(self, index: int, stage: Stage, batch: pa.RecordBatch) -> None:
-        """What one operator does with a batch, and then what those behind it in the chain do with what came out."""
+        """Call one operator's function with a batch, and then those behind it in the chain with what came out."""
         work = self.works[index]
         began, cpu = time.perf_counter(), time.thread_time()
         try:
             parts = _parts_of_call(stage, work, batch)
         except PenstockError as error:
             raise failure(stage, error) from error
-        work.busy += time.perf_counter() - began
-        work.cpu += time.thread_time() - cpu
+        work.spent(began, cpu)
         for output, part in parts:
             if part.num_rows:
                 work.emit(output, part, stage.keeps(output))
@@ -261,8 +264,7 @@ def _fold(stage: Stage, work: Work) -> None:
     except Exception as error:
         raise failure(stage, error) from error
     work.gathered, work.gathered_rows, work.gathered_bytes = [], 0, 0
-    work.busy += time.perf_counter() - began
-    work.cpu += time.thread_time() - cpu
+    work.spent(began, cpu)
 
 
 def _parts_of_call(stage: Stage, work: Work, batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:

@@ -15,8 +15,8 @@ from pyspark import TaskContext
 
 @functools.cache
 def prepare() -> None:
-    """Once per worker process: PySpark collects garbage after every task, which takes tens of milliseconds with pandas
-    and pyarrow loaded. What is loaded now stays anyway, so it is taken out of the collector's sight."""
+    """Take what is loaded now out of the garbage collector's sight, once in each worker process: it stays anyway, and
+    PySpark collects garbage after every task, which takes tens of milliseconds with pandas and pyarrow loaded."""
     gc.collect()
     gc.freeze()
 
@@ -55,11 +55,13 @@ def resident_bytes(pid: int) -> int | None:
 
 @functools.cache
 def threads(count: int) -> ThreadPoolExecutor:
+    """The threads that run so many instances; they stay for the next share."""
     return ThreadPoolExecutor(count, thread_name_prefix="instance")
 
 
 @functools.cache
 def host_name() -> str:
+    """The address of this machine as Spark knows it, or else the machine's own name."""
     return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
 
 

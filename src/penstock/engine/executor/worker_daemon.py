@@ -6,7 +6,7 @@ shared with its siblings. `spark.python.daemon.module` names this module.
 
 PySpark forks first because some libraries start threads when they are imported, which do not survive a fork. numpy is
 told not to (OPENBLAS_NUM_THREADS, see session.py); pyarrow starts one, its allocator's, which is made for forks.
-Nothing else may run here: `prepare` counts.
+No other thread may run here: `prepare` counts them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ MOST_THREADS = 2
 
 
 def prepare() -> None:
+    """Load what workers need, and say on standard error if something has started a thread that a fork would lose."""
     # Aggregates and files: loaded at their first use, they would cost every worker half a second.
     import pyspark.sql.pandas.serializers
     import pyspark.worker  # noqa: F401
@@ -28,7 +29,7 @@ def prepare() -> None:
 
     tasks = Path("/proc/self/task")
     if tasks.exists() and (count := len(list(tasks.iterdir()))) > MOST_THREADS:
-        sys.stderr.write(f"penstock: {count} threads before the first fork; workers may hang\n")
+        sys.stderr.write(f"penstock: the daemon has {count} threads before its first fork: Python workers may hang\n")
     # What is loaded stays: out of the collector's sight, its pages stay shared with the workers.
     gc.collect()
     gc.freeze()

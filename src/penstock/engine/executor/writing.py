@@ -1,8 +1,8 @@
 """What a bundle writes: segments of channels, and the staged files of a sink.
 
-Mostly once, at the end of its share. An instance that has made much has it written before that, so that the memory of a
-bundle does not grow with the rows of a micro-batch. Nothing of it is seen by anyone before the batch is published.
-"""
+A bundle mostly writes once, at the end of its share. The rows of an instance that has made many are written before
+that, so that the memory of a bundle does not grow with the rows of a micro-batch. Nobody sees these files before the
+batch is published."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUP_BATCH_ROWS = 16_384
 
 @dataclass(frozen=True)
 class BundleWriter:
-    """Any instance of the bundle may call it."""
+    """Writes the files of one bundle. Any of its instances may call it."""
 
     store: SegmentStore
     slot: str

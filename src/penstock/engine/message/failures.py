@@ -22,6 +22,7 @@ from pyspark.logger import PySparkLogger
 
 from penstock.engine.message.refusals import explained
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
+from penstock.logs import traced
 
 if TYPE_CHECKING:
     from penstock.engine.message.program import Stage
@@ -50,8 +51,8 @@ _COMPILED = (".pyx", ".pxi", ".pxd")
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """What goes wrong here, on this thread, is told as one named error. PySpark logs such an exception when it is made,
-    as thousands of characters of JSON on standard error; it is not to."""
+    """Keep PySpark from logging exceptions of this thread: it writes thousands of characters of JSON to standard error
+    for an exception that Penstock tells as one named error."""
     here = threading.get_ident()
 
     def is_elsewhere(record: logging.LogRecord) -> bool:
@@ -68,7 +69,7 @@ def told_once() -> Iterator[None]:
 
 
 class OperatorFailure(RuntimeError):
-    """Raised on an executor."""
+    """An operator failed on an executor: the text carries the named error behind a mark."""
 
 
 def failure(stage: Stage, error: Exception) -> OperatorFailure:
@@ -86,7 +87,7 @@ def failure(stage: Stage, error: Exception) -> OperatorFailure:
 
 
 def _line_of(error: Exception) -> str:
-    """Where in the user's own code it was raised, or called what raised it."""
+    """The line of the user's own code that raised an error, or that called what raised it."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -118,7 +119,7 @@ def tells_of_lost_executors(error: Exception) -> bool:
 
 
 def tells_of_a_full_disk(error: Exception) -> bool:
-    """Whether it failed for want of room, wherever that was: that passes without anything being corrected here."""
+    """Whether an error tells of a full disk, on whatever machine: room may come back without any correction here."""
     return _NO_ROOM.search(str(error)) is not None
 
 
@@ -126,13 +127,12 @@ def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockEr
     """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
     marked = _MARKED.search(text)
     if marked:
-        try:
+        # Spark may have cut the marked text off on the way; then Spark's own words must do.
+        with traced(f"the error that an executor marked for {operator.name} cannot be read", ValueError, KeyError):
             fields = json.loads(marked[1])
             if fields["name"] in ERRORS:
                 where = Location(fields["file"], fields["line"])
                 return PenstockError(fields["name"], fields["message"], fields["hint"], where)
-        except (ValueError, KeyError):
-            pass  # cut off on the way: fall through to Spark's own words
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     raised = [line for line in lines if _RAISED.match(line) and not line.endswith(_TRACEBACK)]
     reasons = raised or [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]

@@ -21,7 +21,7 @@ from penstock.errors import Location
 from penstock.kinds import BadRow, FileWriter
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 
-#: Programs that a worker process keeps.
+#: How many programs a worker process keeps.
 MOST_UNPACKED = 64
 #: Rows, and the piece of a channel that they are from: None where they are not from a channel.
 Portion = tuple[Piece | None, pa.RecordBatch]
@@ -31,7 +31,8 @@ class Reader(Protocol):
     """Gives each instance of a bundle its rows."""
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
-        """One iterator per instance. Bad rows of each go where its own entry says; without any, they are errors."""
+        """One iterator for each instance. The bad rows of an instance go to its entry of `bad_rows`; where that is
+        None, a bad row is an error."""
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         """When the oldest and the newest of these rows came into the topology."""
@@ -77,6 +78,8 @@ class Program:
 
 @dataclass(frozen=True)
 class PackedProgram:
+    """A program as bytes, named by their digest."""
+
     digest: str
     code: bytes
 

@@ -86,7 +86,7 @@ _RULES = (
 
 
 def state_outside_keyed(operator: Operator, stateful: Sequence[str]) -> PenstockError:
-    """Of a map or a source with these stateful operators in Spark's plan."""
+    """The error for a map or a source with these stateful operators in Spark's plan."""
     what = next((text for name, text in _STATEFUL.items() if stateful[0].startswith(name)), "keeps state")
     return PenstockError(
         "STATE_OUTSIDE_KEYED",
@@ -136,6 +136,6 @@ def explained(
 
 
 def _first_sentence(words: str) -> str:
-    """Without Spark's plan, its error class and its SQLSTATE."""
+    """Spark's first sentence, without the plan, the error class and the SQLSTATE."""
     line = words.strip().splitlines()[0]
     return re.sub(r"^\[[\w.]+\]\s*|\s*SQLSTATE:.*$", "", line).rstrip(" .;")

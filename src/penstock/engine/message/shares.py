@@ -48,19 +48,19 @@ class Piece:
     spread: Spread
     born_from: float
     born_to: float
-    #: Who wrote it: traffic from slot to slot is counted from this.
+    #: The slot whose bundle wrote the segment: traffic from slot to slot is counted from this.
     producer_slot: str
     first_group: int = 0
     stop_group: int = 0
 
     @property
     def channel(self) -> str:
-        """A segment is in the folder of its channel."""
+        """The channel's name: a segment is in the folder of its channel."""
         return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
-class Part:
+class InputPart:
     """Pieces of one input for one bundle. Where all bundles read the same rows, each its own groups of keys or all of
     them, they share the pieces, which are made and written down once: a batch of many segments for many bundles costs
     the driver their sum and not their product."""
@@ -69,7 +69,7 @@ class Part:
     first_group: int = 0
     stop_group: int = 0
 
-    def of_groups(self, first: int, stop: int) -> Part:
+    def of_groups(self, first: int, stop: int) -> InputPart:
         """The same rows, of these groups."""
         part = replace(self, first_group=first, stop_group=stop)
         part.__dict__["text"] = self.text
@@ -85,13 +85,13 @@ class Share:
     """What one bundle does in one micro-batch: parts of channels, or whatever else a source reads."""
 
     bundle: Bundle
-    parts: tuple[Part, ...] = ()
-    #: Of sources only: what to read, in the source's own words.
+    parts: tuple[InputPart, ...] = ()
+    #: What a source is to read, in the source's own words; None for operators that read channels.
     load: Mapping[str, Any] | None = None
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """As the bundle sees them."""
+        """All pieces, each with the groups that this bundle reads."""
         return tuple(
             replace(piece, first_group=part.first_group, stop_group=part.stop_group)
             for part in self.parts
@@ -179,22 +179,22 @@ def runs(sizes: Sequence[int], weights: Sequence[int]) -> list[range]:
 def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share]:
     """The shares of a micro-batch; a bundle that gets no row has none."""
     weights = [bundle.instances for bundle in bundles]
-    parts: list[list[Part]] = [[] for _ in bundles]
+    parts: list[list[InputPart]] = [[] for _ in bundles]
     # The same for all inputs: the shares can only be in one order. Keys have their bundle, whoever is first.
     turn = sum(item.start for item in inputs if item.spread is Spread.SHUFFLE) % len(bundles)
     for item in inputs:
         if item.spread is Spread.SHUFFLE:
             ranges = cuts(item.stop - item.start, weights, turn)
             for mine, (low, high) in zip(parts, ranges, strict=True):
-                mine.append(Part(_pieces(item, item.start + low, item.start + high)))
+                mine.append(InputPart(_pieces(item, item.start + low, item.start + high)))
         elif item.spread is Spread.BY_KEY:
-            everything = Part(_pieces(item, item.start, item.stop))
+            everything = InputPart(_pieces(item, item.start, item.stop))
             # The same cut whatever the batch, so that a key stays with its bundle while the placement stays.
             for mine, (low, high) in zip(parts, cuts(item.groups, weights), strict=True):
                 if low < high:
                     mine.append(everything.of_groups(low, high))
         else:
-            everything = Part(_pieces(item, item.start, item.stop))
+            everything = InputPart(_pieces(item, item.start, item.stop))
             for mine in parts:
                 mine.append(everything)
     filled = [tuple(part for part in mine if part.pieces) for mine in parts]

@@ -1,7 +1,8 @@
-"""What decides when an operator's next micro-batch starts and how much it reads. Spark asks; this answers, and waits.
+"""The intake decides when the next micro-batch of a query starts and how much it reads. Spark asks, and the intake lets
+Spark wait for the answer.
 
-An operator that has nothing to do costs next to nothing: Spark's question waits here until rows are published. One
-whose output channels are full is held back here, which is how back-pressure travels up to the sources.
+An operator that has nothing to do costs next to nothing: Spark's question waits here until rows are published. An
+operator whose output channels are full is held back here: this is how back-pressure travels up to the sources.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Protocol
 from penstock.channels.log import SeenChannels
 from penstock.engine.query.pacing import Pacer
 
-#: The longest that one question of Spark's is kept waiting by an operator that may be waited for.
+#: Seconds that one question of Spark's waits at most, while others may be waiting for this operator's answer.
 PATIENCE = 0.5
-#: The same for one that has said often enough that there is nothing: every answer costs Spark a round of its loop.
-#: Rows, a pause and a stop end the wait at once.
+#: The same for an operator that has answered often enough that there is nothing: every answer costs Spark a round of
+#: its loop. Rows, a pause and a stop end the wait at once.
 IDLE_PATIENCE = 10.0
-#: An operator that has answered so often that there is nothing has nothing to come from what was published before.
+#: After an operator has answered so often that there is nothing, no more results come of the rows published before.
 ENOUGH_EMPTY_POLLS = 2
 
 
@@ -73,12 +74,12 @@ class Intake:
         #: Some stateful operators need one batch without rows after a batch with rows, and some have timers: Spark runs
         #: the one and looks at the others when it is told that there is nothing, and must not be made to wait for that.
         self._stateful = stateful
-        #: Called when Spark asks what there is: it has finished the batch before, and written down what it did in it.
-        #: Told whether there was nothing to do the last time it asked.
+        #: Called when Spark asks what there is: then Spark has finished the batch before, and has written down what it
+        #: did in that batch. The argument says whether there was nothing to do the last time that Spark asked.
         self.between_batches: Callable[[bool], None] = lambda idle: None
         self._clock = clock
         self._supplies: list[Supply] = []
-        #: Those that Spark has asked about since its last round. The order is that of its plan, not that of the inputs.
+        #: The supplies that Spark has asked about in this round, in the order of Spark's plan, not of the inputs.
         self._asked: list[Supply] = []
         #: Whether the round of questions that is going on may start a micro-batch.
         self._ready_round = False
@@ -86,7 +87,7 @@ class Intake:
         self._gate = threading.Lock()
         self._open = False
         self.closed = False
-        #: Let no rows in for the time being.
+        #: Whether no rows are let in for the time being.
         self.paused = False
         self.turn = Turn()
         self.throttled = False
@@ -100,8 +101,8 @@ class Intake:
         self._supplies.append(supply)
 
     def open(self) -> None:
-        """Let rows in, unless it was closed for good. A query is started closed, so that its state can be placed before
-        its first batch."""
+        """Let rows in, unless the intake was closed for good. A query is started with its intake closed, so that its
+        state can be placed before its first batch."""
         with self._gate:
             self._open = not self.closed
         self._channels.notify()
@@ -119,7 +120,7 @@ class Intake:
         self._channels.notify()
 
     def expect_nothing_more(self) -> None:
-        """What is there is all: who writes to it has ended for good."""
+        """The rows that are there are all: the operators before this one have ended for good."""
         if not self.nothing_more:
             self.nothing_more = True
             self._channels.notify()
@@ -130,15 +131,15 @@ class Intake:
 
     @property
     def idle(self) -> bool:
-        """Nothing under way, and nothing to come from what has been published so far."""
+        """Whether no batch is under way, and no more results come of the rows that are published so far."""
         return not self.in_batch and self.turn.empty_polls >= ENOUGH_EMPTY_POLLS
 
     def admits(self, supply: Supply) -> int:
-        """How much of this supply the next micro-batch may read; waits for rows when there are none. More than nothing
-        means that the batch has begun."""
+        """How much of this supply the next micro-batch may read. The call waits for rows when there are none. An answer
+        above 0 means that the batch has begun."""
         if self._begins_round(supply):
             self.between_batches(self.turn.empty_polls > 0)
-            # Spark asks in the middle of a batch only when it has given it up; it will replay it.
+            # Spark asks in the middle of a batch only when it has given the batch up. It will replay the batch.
             self._ready_round = self._await_rows() and not self.in_batch
         with self._gate:
             available = supply.available() if self._ready_round and self._open and not self.paused else 0
@@ -151,11 +152,11 @@ class Intake:
             return min(available, max(1, self.pacer.bound() * available // total))
 
     def began(self) -> None:
-        """Spark has begun a batch of a source that it drives by itself: nobody was asked."""
+        """Note that Spark has begun a batch of a source that it drives: Spark has asked nobody before."""
         self.turn = Turn(started=self._clock(), last_start=self._clock(), last_overhead=self.turn.last_overhead)
 
     def ended(self, rows: int, busy: float | None) -> float:
-        """A micro-batch was published; returns how long it took."""
+        """Note that a micro-batch was published. Returns how many seconds it took."""
         if self.turn.started is None:
             return 0.0
         seconds = self._clock() - self.turn.started
@@ -164,7 +165,8 @@ class Intake:
         return seconds
 
     def _begins_round(self, supply: Supply) -> bool:
-        """Spark asks about every input before each micro-batch: who is asked again is the first of a new round."""
+        """Whether this question begins a round. Spark asks about every supply before each micro-batch, so a supply that
+        it asks about again is the first of a new round."""
         begins = not self._asked or any(supply is one for one in self._asked)
         self._asked = [supply] if begins else [*self._asked, supply]
         return begins
@@ -190,7 +192,7 @@ class Intake:
         return IDLE_PATIENCE if idle and not self._stateful else PATIENCE
 
     def _at_the_end(self) -> bool:
-        """Nothing more will come, and Spark has not been told often enough that there is nothing."""
+        """Whether nothing more will come, and Spark has not been told often enough that there is nothing."""
         return self.nothing_more and self.turn.empty_polls < ENOUGH_EMPTY_POLLS
 
     def _look(self) -> None:
@@ -210,8 +212,9 @@ class Intake:
         return self._open and not self.paused and not self.throttled
 
     def _earliest_start(self) -> float:
-        """Not much sooner than the fixed cost of a batch after the last one: an operator with few rows should not spend
-        more than about half of its time on overhead. When no more will come there is nothing to wait for."""
+        """When the next batch may start at the earliest, if it is not full. An operator with few rows should not spend
+        more than about half of its time on the fixed cost of batches. When no more rows will come, there is nothing to
+        wait for."""
         if self.nothing_more:
             return 0.0
         return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)

@@ -1,14 +1,19 @@
-"""How large the next micro-batch may be, so that it takes about the target interval. No clock: times are handed in."""
+"""How large the next batch may be, so that it takes about the target interval. No clock is read: it gets all times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.kinds import Unit
+from penstock.settings import Settings
+from penstock.topology.definition import Keyed, Operator, Source
+
 #: How much a new measurement of the fixed cost counts against the ones before it.
 WEIGHT = 0.4
-#: A batch may be at most this many times the one before it: one lucky measurement must not make a batch of minutes.
+#: A batch may be at most this many times as large as the batch before it: one lucky measurement must not make a batch
+#: that takes minutes.
 GROWTH = 4.0
-#: And a single slow batch, which may be the machine's fault, at most halves it.
+#: A single slow batch, which may be the machine's fault, at most halves the size of the next batch.
 SHRINK = 0.5
 FIRST_ROWS = 500
 #: Under more load than is worked off, batches grow until their fixed cost is no more than this share of them; step by
@@ -16,13 +21,14 @@ FIRST_ROWS = 500
 FIXED_SHARE = 0.04
 LONGER = 2.0
 SHORTER = 0.7
-#: The first batch where Spark SQL does the work, for which so many rows are nothing.
+#: The rows of the first batch where Spark SQL does the work: so few rows take it next to no time.
 FIRST_ROWS_OF_SQL = 20_000
 
 
 @dataclass
 class Pacer:
-    """Follows full batches: one that was faster than it should be makes the next larger, a slower one smaller.
+    """Learns from full batches: a batch that was faster than it should be makes the next batch larger, a slower one
+    makes it smaller.
 
     Batches that were not full say nothing about how long a full one takes, unless they were too slow already. `rows`
     may be any measure of work (bytes, for files).
@@ -62,7 +68,7 @@ class Pacer:
             fixed = max(seconds - busy, 0.0)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
         self._aim(full and waiting >= rows)
-        # Where the fixed cost eats the interval, rows still get a fair part: progress matters more than punctuality.
+        # Where the fixed cost uses up the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
             took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
         else:
@@ -80,3 +86,15 @@ class Pacer:
             return
         enough = max(self.interval, (self.overhead or 0.0) / FIXED_SHARE)
         self._target = min(self._target * LONGER, enough, max(self.longest or 0.0, self.interval))
+
+
+def pacer_of(operator: Operator, settings: Settings) -> Pacer:
+    """The pacer of the query of an operator, or of a chain that begins with this operator."""
+    longest = settings.batch_interval_most
+    if isinstance(operator, Source):
+        spec = operator.spec
+        most = settings.batch_rows if spec.unit is Unit.ROWS else settings.batch_bytes
+        return Pacer(settings.batch_interval, most, spec.first_batch or FIRST_ROWS, longest=longest)
+    if isinstance(operator, Keyed) or getattr(operator, "takes_dataframes", False):
+        return Pacer(settings.batch_interval, settings.batch_rows, FIRST_ROWS_OF_SQL, longest=longest)
+    return Pacer(settings.batch_interval, settings.batch_rows, longest=longest)

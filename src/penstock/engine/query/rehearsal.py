@@ -1,8 +1,8 @@
-"""Every DataFrame function is tried out before anything is touched: called with streams that never give a row.
+"""The rehearsal: before anything is touched, every DataFrame function is called with streams that never give a row.
 
-What it returns says all there is to know beforehand: its schema, whether it keeps state, and whether Spark can run it
-on a stream. A mistake is found before the catalog is opened and before any query has started. The functions are called
-again when their queries start, now and whenever one is replaced.
+The DataFrame that a function returns says all there is to know beforehand: its schema, whether it keeps state, and
+whether Spark can run it on a stream. So a mistake is found before the catalog is opened and before any query starts.
+Each function is called again when its query starts, and whenever the query is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.engine.message.failures import named_error, told_once
 from penstock.engine.message.refusals import refused_by_spark, state_outside_keyed
-from penstock.engine.spark.internals import refusal_of, stateful_nodes
+from penstock.engine.spark.stream_plans import refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import frames_taken
@@ -27,8 +27,8 @@ from penstock.topology.validate_operators import OUTPUT_COLUMN
 
 @told_once()
 def rehearse(definition: TopologyDefinition, spark: SparkSession) -> dict[str, DataFrame]:
-    """What the function of each operator in Spark SQL returns; raises the error of the first that will not do. Sources
-    are not asked: theirs may look at the world outside, and are checked when they start."""
+    """By operator: the DataFrame that its function returns. Raises the error of the first function that will not do.
+    Functions of sources are not called: they may look at the world outside, and are checked when the source starts."""
     frames = {}
     for operator in definition.operators:
         if isinstance(operator, Keyed) or (isinstance(operator, Map) and operator.takes_dataframes):
@@ -48,8 +48,8 @@ def input_groups(definition: TopologyDefinition, operator: Operator) -> list[Seq
 
 
 def frame_of(operator: Operator, function: Callable[..., Any], arguments: Sequence[Any]) -> DataFrame:
-    """What the user's function of DataFrames, or of the session, returns: a stream of the declared schema, with state
-    only where state may be, that Spark can run."""
+    """The DataFrame that the user's function returns, checked: it is a stream of the declared schema, it has state only
+    in a keyed operator, and Spark can run it."""
     try:
         frame = function(*arguments)
     except Exception as error:
@@ -88,7 +88,7 @@ def _check_frame(operator: Operator, frame: Any) -> None:
 
 
 def _no_rows(session: SparkSession, index: int, schema: pa.Schema) -> DataFrame:
-    """The stream in the place of an input. The column behind it tells it from those of other inputs in a plan."""
+    """The stream that takes the place of an input. The column behind it tells it from other inputs in a plan."""
     rows = session.readStream.format("rate").load().selectExpr(f"value AS {INPUT}{index}")
     return rows.mapInArrow(_nothing, from_arrow_schema(schema))
 

@@ -13,8 +13,8 @@ from penstock.monitor.report import BatchReport
 
 
 def check_staged(report: BatchReport) -> None:
-    """Before a batch is published: every file that its bundles have staged is there for the driver too, which is going
-    to move it. A batch whose files it cannot see must not count as written."""
+    """Refuse to publish a batch if the driver cannot see every file that its bundles have staged: the driver is going
+    to move these files, and a batch whose files it cannot see must not count as written."""
     for filesystem, staged, _ in _files(report):
         if not _exists(filesystem, staged):
             raise PenstockError(
@@ -27,21 +27,22 @@ def check_staged(report: BatchReport) -> None:
 
 
 def finish_published(operator: str, batch: int, catalog: Catalog) -> None:
-    """The same for a batch that was published before: its files may have been left as they were, when the disk had no
-    room for a name in that moment."""
+    """Do what `finish_files` does for a batch that was published before: its files may still be staged, if the disk had
+    no room for another name at that moment."""
     for one in catalog.manifests(operator, batch - 1):
         if one.batch == batch:
             finish_files(BatchReport.parse(one.manifest), catalog)
 
 
 def finish_files(report: BatchReport, catalog: Catalog) -> None:
-    """Give the staged files of a published batch their final names. Done again after a crash, it changes nothing.
+    """Give the staged files of a published batch their final names. After a crash this is done again, and changes
+    nothing.
 
-    The catalog is told, so that nobody misses a file later that was there and that others have taken away since."""
+    The catalog notes it, so that a file which others have taken away since is not taken for lost."""
     files, key = list(_files(report)), f"finished/{report.operator}"
     was_finished = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
     for filesystem, staged, final in files:
-        # Asked first: S3 has no error of its own for a file that is not there.
+        # The file is looked for first: S3 has no error of its own for a file that is not there.
         if _exists(filesystem, staged):
             filesystem.move(staged, final)
         elif not was_finished and not _exists(filesystem, final):

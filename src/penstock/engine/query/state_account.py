@@ -1,12 +1,13 @@
 """What Spark tells of a keyed operator's state after a batch: rows that came too late, rows that are kept, event times.
 
-Spark has it in a query's progress, which costs two calls into the JVM. It is asked for between two batches, on the
-thread that Spark waits on anyway: after every batch where there is a watermark (late rows must not be missed), else
-once a second and when there is nothing more to do. Operators without state are never asked.
+Spark has it in the progress of a query, which costs two calls into the JVM. Penstock reads the progress between two
+batches, on the thread that Spark waits for anyway: after every batch where there is a watermark (late rows must not be
+missed), else once a second and when there is nothing more to do. Operators without state are never asked about.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from penstock.engine.query.window_ages import Born, WindowAges
+from penstock.logs import LOGGER
 from penstock.monitor.kept_state import KeptState, Kind
 
 #: Without a watermark: how old an account may get while batches follow each other.
 ACCOUNT_SECONDS = 1.0
-#: Spark's names for stateful steps. Those of restoring only read, and are not in a progress.
+_NOT_READ = "what Spark tells of the state of a keyed operator could not be read"
+#: Spark's names for the stateful nodes of a plan. Nodes that only restore state are not in a progress.
 _KINDS = {
     "stateStoreSave": Kind.AGGREGATE,
     "sessionWindowStateStoreSaveExec": Kind.AGGREGATE,
@@ -31,14 +34,14 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class StateAccount:
-    """Of one finished batch."""
+    """What Spark tells of one finished batch."""
 
     batch: int
     kept: tuple[KeptState, ...]
     #: Rows that the stateful steps dropped because the watermark had passed them. Rows of one key (and window) that an
     #: aggregate has combined before they reach its state count as one.
     late_rows: int = 0
-    #: With which the batch ran, in seconds since the epoch; None if the operator has none.
+    #: The watermark with which the batch ran, in seconds since the epoch; None if the operator has none.
     watermark: float | None = None
     #: The first and the last event time of the batch's rows.
     event_times: tuple[float, float] | None = None
@@ -66,7 +69,7 @@ def _seconds(text: str) -> float:
 
 
 class HasProgress(Protocol):
-    """As much of a streaming query as is asked."""
+    """The part of a streaming query that is used here."""
 
     @property
     def lastProgress(self) -> Any: ...
@@ -109,17 +112,19 @@ class StateAccounts:
         return self._ages.released() or rows
 
     def published(self, batch: int, born: Born | None, rows_out: int, is_new: bool) -> None:
-        """A batch is over for us; Spark's account of it comes when Spark is done with it too."""
+        """Note that a batch was published. Spark's account of the batch comes when Spark has finished it too."""
         if rows_out:
             self._ages.let_out()
         self._pending = _Published(batch, born, is_new)
 
     def between_batches(self, query: HasProgress | None, idle: bool) -> None:
-        """Read what Spark has written down of the last batch, if there is anything new and it is worth the calls. What
-        goes wrong here is told once, and stops nothing: it is only about what is measured."""
+        """Read what Spark has written down about the last batch, if there is anything new and it is worth the calls. A
+        problem here is told once, and stops nothing: it only concerns what is measured."""
         try:
             self._read(query, idle)
         except Exception as problem:
+            first = self._complain is not None
+            LOGGER.log(logging.WARNING if first else logging.DEBUG, _NOT_READ, exc_info=True)
             if self._complain is not None:
                 self._complain(f"late rows and state are not counted: {type(problem).__name__}: {problem}")
                 self._complain = None
@@ -138,7 +143,8 @@ class StateAccounts:
         self._last = account = account_of(progress, self._output_mode)
         if account.watermark is not None:
             self._ages.note(account.watermark, account.event_times, pending.born)
-        # Spark tells of a batch once it has committed it, and replays what it has not: a replay may be untold of.
+        # Spark tells of a batch when it has committed the batch, and replays batches that it has not committed. So a
+        # replay may be a batch that Spark has not told of yet.
         counts = pending.is_new or pending.batch > self._told
         self._told = max(self._told, account.batch)
         self._tell(account if counts else replace(account, late_rows=0))

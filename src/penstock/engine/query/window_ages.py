@@ -1,9 +1,10 @@
 """How old a result is that waited for its watermark: as old as the rows that it was made of.
 
-Spark does not say which rows a result is made of. What is known: the event times of every batch's rows and when these
-rows came into the topology, and that a watermark which moves from one event time to another lets go of the results in
-between. So results count from the rows whose event times lie between the watermark that let go of results before and
-the one that lets go now: for windows that follow one another, these are the rows of the windows that are let go.
+Spark does not say which rows a result is made of. Penstock knows the event times of the rows of every batch, and when
+these rows came into the topology. It also knows that a watermark which moves from one event time to another releases
+the results in between. So the age of results counts from the rows whose event times lie between the watermark that
+released results before and the watermark that releases results now. For windows that follow one another, these are the
+rows of the windows that are released.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class _Rows:
     born_to: float
 
     def within(self, start: float, stop: float) -> Born | None:
-        """When those with event times in [start, stop) were born, if event time and birth go along."""
+        """When the rows with event times in [start, stop) came into the topology, if rows come in the order of their
+        event times; None if there are none."""
         low, high = max(self.event_from, start), min(self.event_to, stop)
         if low > high or self.event_from >= stop:
             return None
@@ -48,7 +50,7 @@ class _Rows:
 
 
 class WindowAges:
-    """Of one operator. Told of its batches in their order."""
+    """The ages of one operator's results. It must be told of the operator's batches in their order."""
 
     def __init__(self) -> None:
         self._noted: list[_Rows] = []
@@ -59,7 +61,8 @@ class WindowAges:
         self._let_out = -math.inf
 
     def note(self, watermark: float, event_times: tuple[float, float] | None, born: Born | None) -> None:
-        """A batch ran with this watermark, on rows of these event times that were born then; without rows: None."""
+        """Note that a batch ran with this watermark, on rows of these event times that came into the topology then.
+        Both are None for a batch without rows."""
         if watermark > self._watermark and math.isfinite(self._newest):
             self._delay, self._watermark = max(self._newest - watermark, 0.0), watermark
         if event_times is None or born is None:
@@ -72,18 +75,18 @@ class WindowAges:
             self._noted = [*(one.and_(two) for one, two in pairs), *odd]
 
     def released(self) -> Born | None:
-        """When the rows were born whose results the next batch lets go of; None if it lets go of none."""
+        """When the rows came into the topology whose results the next batch releases; None if it releases none."""
         found = [
             born for rows in self._noted if (born := rows.within(self._let_out, self._next_watermark())) is not None
         ]
         return (min(born[0] for born in found), max(born[1] for born in found)) if found else None
 
     def let_out(self) -> None:
-        """The batch that has just been published had results."""
+        """Note that the batch that was just published had results."""
         self._let_out = max(self._let_out, self._next_watermark())
         self._noted = [rows for rows in self._noted if rows.event_to >= self._let_out]
 
     def _next_watermark(self) -> float:
-        """Of the next batch: Spark moves it when a batch has ended. Before it has moved for the first time nobody has
-        told us how far it stays behind."""
+        """The watermark of the next batch. Spark moves the watermark when a batch has ended. Until it has moved for the
+        first time, it is not known how far it stays behind the newest event time."""
         return self._newest - (self._delay or 0.0)

@@ -23,16 +23,16 @@ _CHANGE = "change"
 
 
 class Arrangement:
-    """The planned and the requested placement of one run. Read by every operator before each of its micro-batches."""
+    """The planned and the requested placement of one run. Every query reads it before each of its micro-batches."""
 
     def __init__(self, planned: Placement, usable: Callable[[], frozenset[Slot]]) -> None:
         self._lock = threading.Lock()
         self._usable = usable
         self._planned = self._requested = planned
         self._slots: frozenset[Slot] | None = None
-        #: Operators that run as one, and so are always together.
+        #: Operators that run as one query, and so are always on the same slots.
         self._chains: Chains = ()
-        #: When what is requested last changed: a batch that began later ran by it.
+        #: When the requested placement last changed: a batch that began later ran by it.
         self.changed_at = 0.0
 
     @property
@@ -41,7 +41,7 @@ class Arrangement:
 
     @property
     def requested(self) -> Placement:
-        """The plan, repaired onto the slots that are usable now. It is the plan again when all are back."""
+        """The plan, repaired onto the slots that are usable now. It is the plan again when all slots are back."""
         usable = self._usable()
         with self._lock:
             if usable != self._slots:
@@ -50,7 +50,7 @@ class Arrangement:
             return self._requested
 
     def plan(self, placement: Placement) -> None:
-        """Decide for another placement: every operator has it from its next micro-batch on."""
+        """Decide for another placement: every operator runs by it from its next micro-batch on."""
         with self._lock:
             self._planned = placement
             self._request()
@@ -101,13 +101,15 @@ def recorded(catalog: Catalog, definition: TopologyDefinition, cluster: Cluster)
 
 
 def note_change(catalog: Catalog, what: str) -> None:
-    """Write down what is about to be changed, and nothing once it has been: a driver that is killed in between says so
-    when it is started again. Whether the change counts is not told by this, but by the placement that is recorded."""
+    """Write down what is about to be changed, and an empty text when the change is over. If the driver is killed in
+    between, the next driver says so. Whether the change counts is not told by this note, but by the placement that is
+    recorded."""
     catalog.set_meta(_CHANGE, what)
 
 
 def unfinished_change(catalog: Catalog) -> str:
-    """What was being changed when the driver ended, or was over and could not be noted so; empty if nothing was."""
+    """The change that was under way when the last driver ended, or whose end it could not note; empty if there was
+    none."""
     return catalog.get_meta(_CHANGE) or ""
 
 

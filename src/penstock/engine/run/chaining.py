@@ -1,4 +1,4 @@
-"""Chains of a running topology: made when it starts, taken apart and put together while it runs.
+"""The chains of a running topology: they are made when it starts, and split and joined while it runs.
 
 Everything that makes a query durable belongs to its first operator: checkpoint, read positions, batch numbers. An
 operator that runs inside another's query keeps its own checkpoint as it was, and the channel before it stays empty; so
@@ -42,15 +42,15 @@ class Chaining:
         return self.chain_of(operator)[0]
 
     def begin(self) -> None:
-        """Before the first query: chains as the placement allows them, except where rows of an earlier run wait between
-        two operators."""
+        """Make the chains that the placement allows, before the first query starts. Two operators stay apart where rows
+        of an earlier run wait between them."""
         wanted = self._wanted(self._run.arrangement.planned)
         together = {(one, two) for chain in wanted for one, two in pairwise(chain) if not self._waiting(two)}
         parts = [part for chain in wanted for part in _parts(chain, together)]
         self._run.arrangement.chain(tuple(part for part in parts if len(part) > 1))
 
     def split(self, placement: Placement) -> None:
-        """Take apart what is not to be together under a placement that comes. The rest runs as it is."""
+        """Split the chains that a coming placement does not allow. All other chains run on as they are."""
         run, wanted = self._run, self._wanted(placement)
         together = {pair for chain in wanted for pair in pairwise(chain)}
         for chain in self.chains:
@@ -66,7 +66,7 @@ class Chaining:
             run.happened(EventKind.ACTION, f"runs apart now: {shown}", chain[0])
 
     def join(self) -> None:
-        """Put together what may be together under the placement as it is."""
+        """Join the operators that may be a chain under the placement as it is."""
         for chain in self._wanted(self._run.arrangement.planned):
             parts = list(dict.fromkeys(self.chain_of(operator) for operator in chain))
             if len(parts) > 1:
@@ -88,11 +88,12 @@ class Chaining:
         if done:
             run.happened(EventKind.ACTION, f"runs as one now: {' - '.join(chain)}", chain[0])
         else:
-            reason = f"{' - '.join(chain)} stays apart: more waits in between than {JOIN_SECONDS:g} s are enough for"
+            operators = " - ".join(chain)
+            reason = f"{operators} stays apart: the rows in between were not worked off within {JOIN_SECONDS:g} s"
             run.happened(EventKind.NOTICE, reason, chain[0])
 
     def _worked_off(self, parts: list[tuple[str, ...]]) -> bool:
-        """One after the other: what the first has read, the second has to read too."""
+        """Wait until no rows wait in front of these parts, one part after the other; False if that takes too long."""
         deadline = time.monotonic() + JOIN_SECONDS
         for part in parts:
             while not self._run.query(part[0]).drained:
@@ -117,7 +118,7 @@ class Chaining:
 
 
 def _parts(chain: tuple[str, ...], together: set[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """A chain cut between all neighbours that are not to be together."""
+    """The parts of a chain that is cut between all neighbours that are not to be together."""
     parts: list[tuple[str, ...]] = [chain[:1]]
     for one, two in pairwise(chain):
         if (one, two) in together:

@@ -1,30 +1,43 @@
-"""What has to be done every few seconds for as long as a topology runs. Nothing here may cost more the more operators
-there are that do nothing, or the more files lie there that are in use."""
+"""What has to be done every few seconds for as long as a topology runs. Its cost must not grow with operators that do
+nothing, or with files that are in use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
 from penstock.kinds import FileWriter
 
-#: Manifests of so many batches stay in the catalog for every operator, and of so many more until they are deleted.
+if TYPE_CHECKING:
+    from penstock.engine.run.run import Run
+
+#: The catalog keeps the manifests of so many batches for every operator. Older manifests are deleted when so many more
+#: have come together.
 KEPT_BATCHES = 200
 PRUNED_BATCHES = 50
 
 
 @dataclass(frozen=True)
 class Staging:
-    """A sink's files that wait for their batch to be published, and the operator whose query counts the batches."""
+    """The files of a sink that wait for their batch to be published, and the operator whose query counts batches."""
 
     writer: FileWriter
     query: str
 
 
+def staging_of(run: Run) -> list[Staging]:
+    """What the sinks of a run stage, by the queries as they are now: the first operator of a chain gives its name to
+    what the sinks in the chain stage."""
+    running = [(sink, run.queries.by_operator.get(sink.name)) for sink in run.definition.sinks]
+    found = [(query, run.context.file_writer(sink, query.operator)) for sink, query in running if query]
+    return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
+
+
 class Chores:
-    """Called again and again by one thread."""
+    """The chores of one run. One thread calls it again and again."""
 
     def __init__(
         self, channels: Channels, catalog: Catalog, operators: Sequence[str], staging: Callable[[], Sequence[Staging]]
@@ -32,7 +45,7 @@ class Chores:
         self._channels = channels
         self._catalog = catalog
         self._operators = operators
-        #: As the queries are now: an operator that joins a chain stages under the name of the first one.
+        #: What is staged by the queries as they are now: they change when chains do.
         self._staging = staging
         self._pruned_to: dict[str, int] = {}
         self._rounds = 0
@@ -44,8 +57,9 @@ class Chores:
         self._rounds += 1
 
     def end(self) -> None:
-        """The queries have ended, and the files of published batches have their final names. What is left over is found
-        now, wherever it is: all that is still staged, also for the last batch, of which an attempt may have failed."""
+        """Delete everything that is left over. The queries have ended, and the files of published batches have their
+        final names. So all that is still staged is left over, also for the last batch: an attempt at it may have
+        failed."""
         self._channels.sweep(thorough=True)
         for one in self._staging():
             one.writer.clear()
@@ -58,7 +72,7 @@ class Chores:
                 self._pruned_to[operator] = last
 
     def _clear_staged(self) -> None:
-        """Files that attempts have staged which Spark gave up: those of one sink, the next one at the next round."""
+        """Delete the files that were staged by attempts which Spark gave up: those of one sink in each round."""
         staging = self._staging()
         turn = self._rounds % max(len(staging), SWEEPS_A_ROUND)
         for one in staging[turn : turn + 1]:
@@ -67,5 +81,5 @@ class Chores:
     def _clear(self, one: Staging) -> None:
         last = self._channels.last_batch(one.query)
         if last is not None:
-            # A batch begins when the one before it has been moved: all that is still staged for that is left over.
+            # A batch begins when the files of the batch before it were moved: what is staged for older batches is left.
             one.writer.clear(before=last)

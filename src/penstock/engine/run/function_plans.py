@@ -1,4 +1,4 @@
-"""What is recorded of the functions of DataFrames, by what the rehearsal of each has returned."""
+"""What is recorded about DataFrame functions. It is read from the DataFrame that each returned in its rehearsal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.engine.query.rehearsal import input_groups
-from penstock.engine.spark.internals import plan_of
+from penstock.engine.spark.stream_plans import plan_of
 from penstock.engine.state.meaning import fingerprint, inputs_read
 from penstock.topology.definition import TopologyDefinition
 
 
 def plans_of(definition: TopologyDefinition, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
-    """By operator: the version of Spark, what its stateful steps are, and the streams in each DataFrame that it reads,
-    in the order of reading. Operators whose plan is not to be had, as with Spark Connect, are left out."""
+    """By operator: the version of Spark, the stateful nodes of the operator's plan, and the streams in each DataFrame
+    that it reads, in the order of reading. An operator whose plan Spark does not show, as with Spark Connect, is left
+    out."""
     found: dict[str, Any] = {}
     for name, frame in frames.items():
         if (plan := plan_of(frame)) is None:

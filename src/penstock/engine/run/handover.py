@@ -61,7 +61,7 @@ def _unread(shape: Shape, known: CatalogState) -> dict[tuple[str, str], int]:
 
 
 def settle(definition: TopologyDefinition, old: OldState, declared: Shape, forget: Collection[str] = ()) -> Succession:
-    """What becomes of every operator; an error that names all that stands against it."""
+    """Decide what becomes of every operator. If anything stands against that, the error names all of it."""
     for name in forget:
         known = {*old.shape, *old.begun, *declared}
         if name not in known:
@@ -92,8 +92,8 @@ def _sentence(text: str) -> str:
 def check_checkpoints(
     definition: TopologyDefinition, old: OldState, succession: Succession, checkpoints: Checkpoints
 ) -> None:
-    """Refuse checkpoints that are not where they are looked for: Spark would count an operator's batches from 0 again,
-    and the catalog would take them for replays of batches it has."""
+    """Refuse a state whose checkpoints are missing: Spark would count an operator's batches from 0 again, and the
+    catalog would take them for replays of batches that it has."""
     for name in succession.carried:
         if name in old.begun and not checkpoints.has(name):
             raise PenstockError(
@@ -108,8 +108,8 @@ def check_checkpoints(
 def check_segments(
     definition: TopologyDefinition, old: OldState, succession: Succession, catalog: Catalog, store: SegmentStore
 ) -> None:
-    """Refuse segments that are not where they are looked for, while somebody is to read them. Those that were read may
-    be gone: a copy of the catalog that was restored still names them."""
+    """Refuse a state that lacks segments which somebody is to read. Segments that were read may be gone: a copy of the
+    catalog that was restored still names them."""
     known = catalog.load()
     for channel, segments in groupby(known.segments, lambda one: one.channel):
         waiting = {name: rows for name in succession.carried if (rows := old.unread.get((name, channel), 0))}
@@ -133,7 +133,7 @@ _MOVED = (
 
 
 def check_empty(definition: TopologyDefinition, checkpoints: Checkpoints) -> None:
-    """For a state that is new: refuse checkpoints that are there already. They belong to a catalog that is gone."""
+    """Refuse a new state that has checkpoints already: they belong to a catalog that is gone."""
     for operator in definition.operators:
         if checkpoints.has(operator.name):
             raise PenstockError(
@@ -145,7 +145,7 @@ def check_empty(definition: TopologyDefinition, checkpoints: Checkpoints) -> Non
 
 
 def check_sinks(definition: TopologyDefinition, old: OldState, owner: Owner, declared: Shape) -> None:
-    """Refuse a folder with rows of others, unless the sink has been writing to it or is to add to them."""
+    """Refuse a sink's folder that has rows of others, unless the sink has been writing to it or is to add rows."""
     for sink in definition.sinks:
         was = old.shape.get(sink.name, {})
         goes_on = was and was.get("folder", declared[sink.name].get("folder")) == declared[sink.name].get("folder")
@@ -153,7 +153,7 @@ def check_sinks(definition: TopologyDefinition, old: OldState, owner: Owner, dec
 
 
 def check_sources(definition: TopologyDefinition) -> None:
-    """Refuse sources that the world outside does not have."""
+    """Refuse a source that cannot be read: each kind of source says itself whether what it reads is there."""
     for source in definition.sources:
         source.spec.check(source.where)
 
@@ -175,7 +175,7 @@ def hand_over(
     checkpoints: Checkpoints,
     store: SegmentStore,
 ) -> tuple[str, ...]:
-    """Carry out what was decided; what of it is worth telling."""
+    """Carry out what was decided. Returns what users are to know of it, one sentence for each operator."""
     known = catalog.load()
     carried = set(succession.carried)
     left = {*old.begun, *(operator for operator, _ in known.positions), *succession.gone, *checkpoints.operators()}
@@ -183,7 +183,7 @@ def hand_over(
     for operator in sorted(dropped):
         checkpoints.drop(operator)
     channels = {*known.ends, *(segment.channel for segment in known.segments)} - layout.keys()
-    # A reader that begins anew gets what is published from now on: what was there before others have had.
+    # A reader that begins anew gets the rows that are published from now on. Earlier rows were for others.
     begin = {
         (reader, channel): known.ends[channel]
         for channel, facts in layout.items()
@@ -195,10 +195,13 @@ def hand_over(
         if channel not in layout:
             store.drop(channel)
     told = [
-        f'"{name}" begins anew: nothing of an earlier run is left to it' for name in succession.anew if name in left
+        f'"{name}" begins anew: Penstock has deleted what it held of an earlier run'
+        for name in succession.anew
+        if name in left
     ]
     told += [
-        f'"{name}" is no longer declared, and what it left was deleted' for name in sorted(dropped - declared.keys())
+        f'"{name}" is no longer declared: Penstock has deleted what it held'
+        for name in sorted(dropped - declared.keys())
     ]
     return tuple(told)
 

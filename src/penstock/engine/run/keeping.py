@@ -1,28 +1,28 @@
-"""What goes on beside the queries: old segments are deleted, and a query that ended over lost executors or a full disk
-is started again."""
+"""What goes on beside the queries: a thread deletes old segments, and starts queries again that ended over lost
+executors or a full disk."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 #: How often queries are looked after.
 KEEP_SECONDS = 0.2
 #: Housekeeping may fail this often in a row, and for so many seconds, before it ends the topology: without it the disk
 #: fills up.
 PATIENT_ROUNDS, PATIENT_SECONDS = 15, 60.0
-#: What no further round can mend: the catalog is another driver's, or lacks what was published.
+#: Errors that no further round can mend: another driver has the catalog, or the catalog lacks what was published.
 FINAL = ("STATE_TAKEN_OVER", "CATALOG_WENT_BACK")
 #: The window in which restarts of a query are counted.
 RESTART_WINDOW = 600.0
-#: Seconds after which a query is tried again whose disk was full: at first, and at most.
+#: Seconds after which a query whose disk was full is started again: the first time, and at most.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-#: Seconds that a disk may be full before that ends the topology. One that was not full for a minute is full anew.
+#: Seconds that a disk may be full before the topology ends over it. After a minute with room, the count begins anew.
 FULL_SECONDS, ROOM_SECONDS = 300.0, 60.0
 
 
@@ -35,11 +35,13 @@ class Keeper:
         self._mend = mend
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="penstock-keeper", daemon=True)
-        #: Sweeps that failed one after the other, and why the last one did.
+        #: How many sweeps have failed one after the other, since when, and why the last of them failed.
         self._failed_sweeps = 0
         self._failing_since = 0.0
         self._problem = ""
         self._end: PenstockError | None = None
+        #: Why mending failed the last time; empty if it did not fail.
+        self._mend_problem = ""
 
     def start(self) -> None:
         self._thread.start()
@@ -64,8 +66,7 @@ class Keeper:
     def _keep(self) -> None:
         next_sweep = time.monotonic() + self._sweep_seconds
         while not self._ending.wait(min(KEEP_SECONDS, self._sweep_seconds)):
-            with suppress(Exception):  # a JVM that is about to end: whoever asks the run how it is will hear of it
-                self._mend()
+            self._mend_or_log()
             if time.monotonic() < next_sweep:
                 continue
             next_sweep = time.monotonic() + self._sweep_seconds
@@ -73,17 +74,29 @@ class Keeper:
                 self._sweep()
                 self._failed_sweeps = 0
             except Exception as error:
-                # The next round tries again what this one could not do; `check` speaks up when that does not help.
+                # The next round tries again what this one could not do. `check` raises when that does not help.
                 if not self._failed_sweeps:
                     self._failing_since = time.monotonic()
                 self._failed_sweeps += 1
                 self._problem = f"{type(error).__name__}: {error}"
+                LOGGER.warning("segments that all have read could not be deleted", exc_info=True)
                 if isinstance(error, PenstockError) and error.name in FINAL:
                     self._end = error
 
+    def _mend_or_log(self) -> None:
+        """A JVM that is about to end cannot be asked: whoever asks the run how it is will hear of that."""
+        try:
+            self._mend()
+            self._mend_problem = ""
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if problem != self._mend_problem:  # the same problem comes several times a second
+                LOGGER.warning("the queries could not be looked after", exc_info=True)
+            self._mend_problem = problem
+
 
 class Restarts:
-    """How often each operator's query was started again lately."""
+    """How often the query of each operator was started again lately, after executors were lost."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -108,14 +121,14 @@ class _Wait:
 
 
 class Waits:
-    """When each operator's query is started again whose disk is full: soon at first, then less often."""
+    """When a query whose disk was full is started again: soon at first, then less often."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waits: dict[str, _Wait] = {}
 
     def allowed(self, operator: str) -> bool:
-        """Whether there is still hope."""
+        """Whether the disk of this operator's query may still be waited for."""
         wait = self._current(operator)
         return wait is None or self._clock() < wait.began + FULL_SECONDS
 
@@ -127,7 +140,7 @@ class Waits:
         return self._clock() >= wait.last + pause
 
     def count(self, operator: str) -> None:
-        """It was started again now."""
+        """Note that the operator's query was started again now."""
         now, wait = self._clock(), self._current(operator)
         self._waits[operator] = _Wait(now, now, 1) if wait is None else _Wait(wait.began, now, wait.times + 1)
 

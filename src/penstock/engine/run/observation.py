@@ -7,27 +7,28 @@ from collections import Counter
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.query import OperatorQuery
-from penstock.engine.spark.internals import RanBatch, RanTask
+from penstock.engine.spark.batch_history import RanBatch, RanTask
 from penstock.engine.spark.slots import Slots
 from penstock.running.placements import Observed
 from penstock.topology.definition import Keyed
 
 
 def observe(query: OperatorQuery, slots: Slots) -> Observed | None:
-    """None as long as nothing has run, or where Spark does not say (see unplaced.py)."""
-    internals = query.environment.streams.internals
+    """Where the newest finished batch of a query ran. None as long as no batch has finished, or where Spark does not
+    say it (see unplaced.py)."""
+    internals = query.context.streams.internals
     if internals is None or query.query is None:
         return None
     ran = internals.ran(query.query)
-    asked = query.asked.get(ran.batch) if ran is not None else None
-    if ran is None or asked is None:
+    requested = query.requested(ran.batch) if ran is not None else None
+    if ran is None or requested is None:
         return None
     if not slots.executors():  # a local cluster: a slot is a name that only its bundle knows
-        counted = Counter({bundle.slot: 0 for bundle in asked.bundles})
-        for bundle in asked.bundles:
+        counted = Counter({bundle.slot: 0 for bundle in requested.bundles})
+        for bundle in requested.bundles:
             counted[bundle.slot] += bundle.instances
-        return Observed(ran.batch, asked.at, counted)
-    return _seen(query, ran, asked.at, asked.shares, slots)
+        return Observed(ran.batch, requested.at, counted)
+    return _seen(query, ran, requested.at, requested.shares, slots)
 
 
 def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bundle]], slots: Slots) -> Observed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
-from penstock.engine.query.frames import Environment, Published, mark_of
+from penstock.engine.query.context import BatchListener, RunContext, mark_of
 from penstock.engine.query.staged_files import finish_files
 from penstock.engine.run.handover import (
     batches_before,
@@ -34,9 +33,11 @@ from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.ownership import Owner, check_copy, check_owner, claim, owner_of
 from penstock.engine.state.shape import Shape, shape_of
 from penstock.errors import PenstockError
+from penstock.logs import traced
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.store import StatisticsStore
+from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.definition import TopologyDefinition
@@ -55,8 +56,8 @@ def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: S
 
 
 def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Monitor:
-    """With the statistics store of the state folder, or of the database that the settings name; without one if nothing
-    is to be measured."""
+    """The monitor of a run. Its statistics store is in the state folder, or in the database that the settings name; it
+    has none if nothing is to be measured."""
     store = None
     if settings.monitoring == "on":
         url = settings.statistics or f"sqlite:///{state.path / 'statistics.sqlite'}"
@@ -66,25 +67,25 @@ def open_monitor(definition: TopologyDefinition, state: StateFolder, settings: S
 
 @dataclass(frozen=True)
 class Opened:
-    """What the operators share, and what became of an old state on the way there, in words."""
+    """What the queries of a run share, and what became of an old state, in words."""
 
-    environment: Environment
+    context: RunContext
     told: tuple[str, ...]
 
 
-def open_environment(
+def open_context(
     definition: TopologyDefinition,
     host: SparkHost,
     state: StateFolder,
     settings: Settings,
     catalog: Catalog,
-    published: Published,
+    published: BatchListener,
     plans: Mapping[str, Any],
     forget: Collection[str] = (),
 ) -> Opened:
-    """Everything that the operators share. First it is found out whose the state is and whether it fits, and nothing
-    is written, swept or deleted before that is settled. `plans` are what keyed operators keep as state. What operators
-    in `forget` hold is given up."""
+    """Open everything that the queries of a run share. First Penstock finds out whose the state is and whether it fits:
+    nothing is written, swept or deleted before that is settled. `plans` say what keyed operators keep as state.
+    `forget` names operators: Penstock gives up what they hold."""
     owner, is_new = owner_of(catalog, definition.name)
     check_owner(state.path, catalog, owner, in_folder=not settings.catalog, where=definition.where)
     outside = [owner.within(absolute(one)) for one in (settings.checkpoints, settings.segments) if one]
@@ -118,7 +119,7 @@ def open_environment(
     writers = {name: channel.producer for name, channel in layout.items()}
     channels = Channels(catalog, store, readers, writers, Bound(settings.backlog_rows, settings.backlog_bytes))
     channels.sweep(startup=True)
-    environment = Environment(
+    context = RunContext(
         definition=definition,
         spark=host.spark,
         streams=host.streams,
@@ -132,21 +133,23 @@ def open_environment(
         batches_before=batches_before(catalog),
     )
     for sink in definition.sinks:
-        if (writer := environment.file_writer(sink)) is not None:
+        if (writer := context.file_writer(sink)) is not None:
             writer.clear()
-    return Opened(environment, told)
+    for location in (context.checkpoints, store.root):
+        for_owner_only(location)
+    return Opened(context, told)
 
 
 def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:
-    """Where segments or checkpoints are: in the state folder, which is the owner's, or in a location that the settings
-    name and others may use as well."""
+    """Where segments or checkpoints are: in the state folder, which belongs to the owner, or in a location that the
+    settings name, which others may use as well."""
     return owner.within(location) if location else str(state.path / name)
 
 
 def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
-    """A driver that died after it published a batch may not have moved the files of that batch; those of the batches
-    before it were moved. The batch may have been that of a chain, whose first operator is no sink, or of an operator
-    that is no longer declared."""
+    """Move the staged files of the last batches to their final names. A driver that died after it published a batch may
+    not have moved the files of that batch. The batch may be that of a chain, whose first operator is no sink, or of an
+    operator that is no longer declared."""
     for operator in operators:
         last = catalog.last_batch(operator)
         for batch in catalog.manifests(operator, (last or 0) - 2):
@@ -161,7 +164,7 @@ def clear_left_sinks(old: Shape, declared: Shape, owner: Owner) -> None:
     for sink, facts in old.items():
         folder = facts.get("folder")
         if folder and folder != declared.get(sink, {}).get("folder"):
-            with suppress(OSError, PenstockError):
+            with traced(f'what the sink "{sink}" has staged in {folder} could not be deleted', OSError, PenstockError):
                 ParquetWriter(folder, mark_of(owner.identity, sink, 0)).clear()
 
 

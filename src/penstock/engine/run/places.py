@@ -33,7 +33,8 @@ class RunPlacements:
         return observe(self._run.query(operator), self._run.host.slots)
 
     def places(self, operator: str) -> Places:
-        """To be asked while the run is up: Spark forgets where state was when a query stops."""
+        """The plan of an operator beside what was observed. The run must be up: Spark forgets where the state of a
+        query was when the query stops."""
         bound = self._run.host.slots.bindings()
         reported = {place: _in_order(seen) for place, seen in self._run.observed_places.of(operator).items()}
         bundles = tuple(
@@ -43,7 +44,7 @@ class RunPlacements:
         return Places(bundles, tuple(self._tasks(operator, bound, reported)), reported)
 
     def state_locations(self, operator: str) -> list[str | None]:
-        """Where Spark says each task's state is to be."""
+        """Where the state of each task is to be, by Spark's own records."""
         query = self._run.query(operator)
         if query.state is None or query.query is None:
             return []

@@ -1,48 +1,44 @@
-"""The queries of a run: started, let in, replaced by others, and started again when executors were lost under them."""
+"""The queries of a run: they are started, replaced by others, and started again after executors were lost."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.message.shares import Bundle, bundles_of
-from penstock.engine.query.feeds import Seats
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query.seats import Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.run.keeping import Restarts, Waits
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER, traced
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
-from penstock.topology.definition import Keyed, Operator, Source
+from penstock.topology.definition import Keyed, Operator
 
 if TYPE_CHECKING:
     from penstock.engine.run.run import Run
 
 
 class Queries:
-    """One for every operator, or for a chain of them."""
+    """The queries of one run: one for every operator that runs alone, and one for every chain."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        #: Operators that get nothing until they are released.
-        self.held: set[str] = set()
-        #: The query that runs an operator, alone or with others.
+        #: The query that runs an operator, alone or as part of a chain.
         self.by_operator: dict[str, OperatorQuery] = {}
         #: Held while a query is replaced by another.
         self.replacing = threading.RLock()
-        #: Held for a moment, while it is decided whether rows are let in: whoever pauses, resumes or ends a run and
-        #: whoever starts a query do that one after the other, so that no query misses what was decided for all.
-        self.gates = threading.RLock()
-        #: Of keyed operators, over all the queries that run one: what Spark tells of their state.
+        #: By keyed operator: what Spark tells of its state. An account outlives the query, which may be replaced.
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
         self._waits = Waits()
 
     def all(self) -> list[OperatorQuery]:
-        """Each once, in the order of the operators."""
+        """Every query once, in the order of the operators."""
         operators = self._run.definition.operators
         return list(dict.fromkeys(self.by_operator[one.name] for one in operators if one.name in self.by_operator))
 
@@ -51,7 +47,7 @@ class Queries:
         return [self.by_operator[source.name] for source in sources if source.name in self.by_operator]
 
     def start_all(self) -> None:
-        """The last ones first, so that rows find their readers there. Nothing is let in yet."""
+        """Start every query, the last operators first, so that rows find their readers. No row is let in yet."""
         chaining = self._run.chaining
         for operator in reversed(self._run.definition.operators):
             if chaining.first_of(operator.name) == operator.name:
@@ -59,41 +55,37 @@ class Queries:
 
     def let_all_in(self) -> None:
         for query in self.all():
-            self._let_in(query.operator.name)
-
-    def release(self, operator: str) -> None:
-        """Let rows into an operator that was held."""
-        self.held.discard(operator)
-        self._let_in(operator)
+            self._run.gates.let_in(query.operator.name)
 
     def start_again(self, operator: str) -> None:
-        """By the definition and in the chain as they are now; the one before is stopped already."""
+        """Start the query of an operator that is stopped, by the definition and the chains as they are now."""
         self._start(operator)
-        self._let_in(operator)
+        self._run.gates.let_in(operator)
 
     def start_parts(self, parts: Sequence[str]) -> None:
-        """Start queries anew, each named by its first operator, the later ones first. One that does not start is a
-        failure of the whole: rows would pile up before it for ever. The others are started all the same: the failure
-        may pass, and then only queries that have failed are started again, not those that were never tried."""
+        """Start queries again, each named by its first operator, the later operators first. If a query does not start,
+        its error is raised: rows would pile up in front of it for ever. The other queries are started all the same: the
+        failure may pass, and then only queries that have failed are started again, not those that were never tried."""
         problems: list[Exception] = []
         for name in reversed(parts):
             try:
                 self.start_again(name)
             except Exception as problem:
+                LOGGER.warning('the query of "%s" did not start: %s', name, problem)
                 problems.append(problem)
         if problems:
             raise problems[0]
 
     def finish_batch(self, operator: str) -> None:
-        """Of an operator that is stopped: let it finish a batch in the middle of which it was stopped, and no more."""
+        """Let an operator that was stopped in the middle of a batch finish this batch, and no more."""
         self._start(operator)
         self.by_operator[operator].await_replay(self._run.settings.drain_seconds)
         self.by_operator[operator].stop()
 
     @contextmanager
     def stopped(self, operator: str) -> Iterator[OperatorQuery]:
-        """While one operator's query is stopped, between two of its batches if that is possible; the others go on. It
-        is started again in the end."""
+        """Stop the query of an operator for a block, between two of its batches if that is possible, and start it again
+        when the block is left. All other queries go on."""
         with self.replacing:
             self.by_operator[operator].stop()
             try:
@@ -102,7 +94,7 @@ class Queries:
                 self.start_again(operator)
 
     def mend(self) -> None:
-        """Start queries again that ended because executors were lost or a disk was full: checkpoints are whole."""
+        """Start queries again that ended over lost executors or a full disk: their checkpoints are whole."""
         for query in self.all():
             if self.mendable(query) and (not query.no_room or self._waits.due(query.operator.name)):
                 with self.replacing:
@@ -111,25 +103,28 @@ class Queries:
     def _mend(self, query: OperatorQuery) -> None:
         name = query.operator.name
         if self.by_operator.get(name) is not query or self._run.has_stopped:
-            return  # another thread has replaced it meanwhile, or ended everything
+            return  # another thread has replaced the query meanwhile, or has ended the run
         self._run.happened("fault", f'the query of "{name}" ended: {query.failure}')
         try:
             query.stop()
-            with suppress(PenstockError):  # the new query keeps it, and it counts as one more that ended
+            # The new query keeps its failure, and counts as one more query that ended.
+            with traced(f'the query of "{name}" could not be started again', PenstockError):
                 self.start_again(name)
                 self._run.happened("recovery", f'the query of "{name}" was started again')
         finally:
-            # Not before: until then, whoever looks finds it mendable.
+            # This is not counted before, so that everybody finds the query mendable until then.
             (self._waits if query.no_room else self._restarts).count(name)
 
     def mendable(self, query: OperatorQuery) -> bool:
+        """Whether a query has failed and can be started again: it ended over lost executors or a full disk, and neither
+        too often nor for too long."""
         query.notice_end()
         if query.no_room:
             return self._waits.allowed(query.operator.name)
         return query.lost_executors and self._restarts.allowed(query.operator.name)
 
     def tell_who_is_the_last(self) -> None:
-        """Operators behind others that have ended need not wait for more before they end too."""
+        """Tell an operator when all operators before it have ended: it need not wait for more rows then."""
         ended: set[str] = set()
         for operator in self._run.definition.operators:
             query = self.by_operator[operator.name]
@@ -146,39 +141,21 @@ class Queries:
         run = self._run
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
-        query = OperatorQuery(operators, run.environment, self._seats(name))
-        with self.gates:
+        query = OperatorQuery(operators, run.context, self._seats(name))
+        with run.gates.lock:
             if run.has_stopped:
                 raise PenstockError(
                     "STOPPING", f'the topology has stopped: "{name}" is not started again.', "Run it again."
                 )
             query.accounts = self._accounts_of(query.operator)
             self.by_operator.update(dict.fromkeys(chain, query))
-            query.intake.pause(run.paused and isinstance(query.operator, Source))
-            if run.draining and query.emits_by_itself:
-                query.intake.close()
-                return  # it would read on: what it had begun and not published was never emitted
+            if not run.gates.prepare(query):
+                return
         try:
             query.start()
         except Exception as error:
-            query.fail(error)  # or nobody would ever hear that this one does not run
+            query.fail(error)  # otherwise nobody would ever hear that this query does not run
         query.check()
-
-    def _let_in(self, name: str) -> None:
-        query = self.by_operator[name]
-        with self.gates:
-            ends = self._run.draining and isinstance(query.operator, Source)
-            if ends:
-                self.shut(query)
-            elif name not in self.held:
-                query.intake.open()
-        if ends and query.emits_by_itself:
-            query.stop()  # it was started while the end began
-
-    def shut(self, source: OperatorQuery) -> None:
-        """Let a source emit nothing more. One that Spark drives has to be stopped as well."""
-        source.intake.close()
-        source.intake.expect_nothing_more()
 
     def _accounts_of(self, operator: Operator) -> StateAccounts | None:
         if not isinstance(operator, Keyed):
@@ -193,7 +170,7 @@ class Queries:
         arrangement, slots = self._run.arrangement, self._run.host.slots
 
         def bundles() -> Sequence[Bundle]:
-            # Asked once a micro-batch, before it is planned: this is where a new placement takes effect.
+            # Seats ask this once for every micro-batch, before its rows are split: a new placement takes effect here.
             placement = arrangement.requested
             query = self.by_operator[operator]
             if query.state is not None and query.query is not None:

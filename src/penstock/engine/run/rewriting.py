@@ -1,5 +1,5 @@
-"""Spark's rewriting of state into another number of tasks, as a batch of the catalog; and what becomes of one that was
-cut off by the end of its driver."""
+"""Spark rewrites the state of an operator into another number of tasks. Here the rewriting becomes a batch of the
+catalog, and a rewriting that was cut off by the end of its driver is finished."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pyspark.sql import SparkSession
 
 from penstock.channels.catalog import Catalog
 from penstock.clock import run_time
-from penstock.engine.query.frames import Environment
-from penstock.engine.spark.internals import repartition_state
+from penstock.engine.query.context import RunContext
+from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.tasks import give_up, record_tasks, under_way
 from penstock.monitor.report import BatchReport
 
 
-def enter_rewriting(environment: Environment, operator: str) -> None:
-    """Spark counts the rewriting of state as a batch of its own. It is entered in the catalog as one without rows, so
-    that the batches of both are the same."""
-    log, channels = environment.checkpoint_log(operator), environment.channels
+def enter_rewriting(context: RunContext, operator: str) -> None:
+    """Enter the rewriting in the catalog as a batch without rows. Spark counts it as a batch of its own, and the
+    batches of the catalog must be those of Spark."""
+    log, channels = context.checkpoint_log(operator), context.channels
     batch, now = log.finished(), run_time()
     last = channels.last_batch(operator)
     if batch > (-1 if last is None else last):
@@ -26,21 +26,24 @@ def enter_rewriting(environment: Environment, operator: str) -> None:
         channels.publish(operator, batch, [], report.as_json(), {})
 
 
-def finish(spark: SparkSession, environment: Environment, catalog: Catalog) -> str:
-    """Finish what was going on when the driver ended, before any query starts; what was done about it, in words. If the
-    operator's last batch was cut off Spark had not begun, and cannot now: then the operator keeps the tasks it had."""
+def finish(spark: SparkSession, context: RunContext, catalog: Catalog) -> str:
+    """Finish the repartition that was going on when the driver ended, before any query starts. Returns what was done,
+    in words. If the operator's last batch was cut off, Spark had not begun the repartition and cannot begin it now:
+    then the operator keeps the tasks that it had."""
     unfinished = under_way(catalog)
     if unfinished is None:
         return ""
     operator, tasks = unfinished
     try:
-        repartition_state(spark, environment.checkpoint(operator), tasks)
+        repartition_state(spark, context.checkpoint(operator), tasks)
     except (PySparkException, Py4JError) as error:
         if not was_cut_off(error):
             raise
         give_up(catalog)
-        return f'the repartition of "{operator}" into {tasks} tasks had not begun, and is given up'
-    enter_rewriting(environment, operator)
+        return (
+            f'the repartition of "{operator}" into {tasks} tasks had not begun when the driver ended, and is given up'
+        )
+    enter_rewriting(context, operator)
     record_tasks(catalog, operator, tasks)
     return f'the repartition of "{operator}" into {tasks} tasks was finished'
 

@@ -1,12 +1,11 @@
-"""How the driver's JVM is started so that nobody else on this computer can read its secrets or call its Python half.
-
-Like internals.py, beyond the public interfaces of Spark 4.3 and its Py4J, with one test a trick.
-"""
+"""The life of the driver's JVM: it is started so that nobody else on this computer can read its secrets or call its
+Python half, and it is ended with its session."""
 
 from __future__ import annotations
 
 import re
 import secrets
+import subprocess
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,12 +15,19 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.internals import has_session
+from penstock.logs import LOGGER, traced
 
 #: Settings that hold secrets, by Spark's own rule for what it does not show (spark.redaction.regex).
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 #: How long Py4J keeps a connection that nobody uses: its own default.
 _IDLE_SECONDS = 30
+#: How long the JVM may take to end before it is killed.
+_END_SECONDS = 20
+
+
+def has_session() -> bool:
+    """Whether this process has a Spark session already: PySpark would hand that one out again, whatever it is asked."""
+    return SparkContext._active_spark_context is not None
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
@@ -59,3 +65,27 @@ def close_callbacks(spark: SparkSession) -> None:
     field = server.getGateway().getClass().getDeclaredField("cbClient")
     field.setAccessible(True)
     field.set(server.getGateway(), client)
+
+
+def end_jvm() -> None:
+    """End the JVM with its session: PySpark keeps it until Python ends, and a host that is stopped leaves no process
+    behind."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The JVM ends when its standard input closes. It must be gone before the gateway is shut down: that waits for
+        # threads which wait for the JVM.
+        with traced("the standard input of the driver's JVM could not be closed", OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            LOGGER.warning("the driver's JVM did not end within %d s: Penstock kills it", _END_SECONDS)
+            process.kill()
+            process.wait()
+    with traced("the gateway to the driver's JVM could not be shut down", Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None

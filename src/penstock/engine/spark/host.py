@@ -15,8 +15,8 @@ from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
 from penstock.cluster.processes import GuardedFolder
 from penstock.cluster.provider import Provider
-from penstock.engine.spark.driver_jvm import close_callbacks
-from penstock.engine.spark.internals import SparkInternals, end_jvm, has_session, missing
+from penstock.engine.spark.driver_jvm import close_callbacks, end_jvm, has_session
+from penstock.engine.spark.internals import SparkInternals, missing
 from penstock.engine.spark.session import open_session
 from penstock.engine.spark.slots import Slots
 from penstock.engine.spark.streams import PlacedStreams, Streams
@@ -38,7 +38,8 @@ CHANGED_VARIABLES = (
 
 
 class SparkHost:
-    """Started once, it can run one topology after the other. Only one can be open in a process: PySpark has one JVM."""
+    """A host is started once and can run one topology after the other. A process can have only one host open, because
+    PySpark has one JVM."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class SparkHost:
         self.python_path = python_path
         #: The user's own Spark settings: packages for Kafka, the event log, ...
         self.spark_conf = dict(spark_conf or {})
-        #: Hears what is being started: it takes many seconds, and a user waits.
+        #: Hears what is being started: a start takes many seconds, and a user waits.
         self.tell = tell
         #: Why bundles are not placed; empty if they are.
         self.unplaced_because = ""
@@ -72,7 +73,7 @@ class SparkHost:
         check_java()
         if has_session():
             raise PenstockError(
-                "BAD_CLUSTER", "this process has a Spark session already.", "Stop it first: spark.stop()."
+                "BAD_CLUSTER", "this process already has a Spark session.", "Stop that session first: spark.stop()."
             )
         try:
             for_owner_only(str(self.log.parent))
@@ -104,13 +105,13 @@ class SparkHost:
     @property
     def spark(self) -> SparkSession:
         if self._spark is None:
-            raise RuntimeError("the host is not started")
+            raise RuntimeError("the Spark host was not started")
         return self._spark
 
     @property
     def streams(self) -> Streams:
         if self._streams is None:
-            raise RuntimeError("the host is not started")
+            raise RuntimeError("the Spark host was not started")
         return self._streams
 
     @property
@@ -121,7 +122,7 @@ class SparkHost:
     def slots(self) -> Slots:
         """Which executors stand behind the slots; kept up to date while the host runs."""
         if self._slots is None:
-            raise RuntimeError("the host is not started")
+            raise RuntimeError("the Spark host was not started")
         return self._slots
 
     def stop(self) -> None:

@@ -1,42 +1,42 @@
 """The two Python objects that Spark calls: a streaming source and a sink. Java reaches them through Py4J's callbacks.
 
-Their Java half, and everything else beyond Spark's public interfaces, is in internals.py.
+internals.py hands them to Spark, and descriptor_frames.py makes the Java values that they answer with.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cluster.provider import Executor
+from penstock.engine.spark.descriptor_frames import DescriptorFrames
+from penstock.engine.spark.java_values import STREAMING
 
-if TYPE_CHECKING:
-    from penstock.engine.spark.internals import SparkInternals
-
-SOURCE = "org.apache.spark.sql.execution.streaming.Source"
-SINK = "org.apache.spark.sql.execution.streaming.Sink"
+SOURCE = f"{STREAMING}.Source"
+SINK = f"{STREAMING}.Sink"
 
 
 class Feed(Protocol):
     """What stands behind a placed stream. Offsets are JSON texts; Spark keeps them, and compares them as texts."""
 
     def seek(self, start: str) -> None:
-        """The next micro-batch starts here. Only asked where Spark says it; else `partitions` shows the position."""
+        """The next micro-batch starts here. Spark says so only where bundles are not placed (unplaced.py); elsewhere
+        `partitions` shows the position."""
 
     def latest(self) -> str | None:
         """Up to where the next micro-batch may read; None if there is nothing at all yet. May wait for rows."""
 
     def partitions(self, start: str | None, end: str) -> Sequence[tuple[bytes, Executor | None]]:
-        """A descriptor a partition, and the executor that shall run it."""
+        """One descriptor for each partition, and the executor that shall run it; None if any executor may."""
 
     def committed(self, end: str) -> None:
         """Spark will never ask again for anything before this offset."""
 
     def fail(self, error: Exception) -> None:
-        """A question could not be answered; the query ends."""
+        """The feed could not answer one of Spark's questions, and the query ends."""
 
 
 class BatchSink(Protocol):
@@ -49,12 +49,12 @@ class BatchSink(Protocol):
         """The first column of all rows of a batch. It may come again after a restart."""
 
     def fail(self, error: Exception) -> None:
-        """Something went wrong on the way, here or on an executor."""
+        """A batch failed, in the driver or on an executor."""
 
 
 class _CalledFromJava:
-    """A Python object that Java calls. What goes wrong here is kept for the driver, and Java gets a short text: Spark
-    runs a regular expression over the message that overflows its stack on a Python traceback."""
+    """A Python object that Java calls. An error of a call is kept for the driver, and Java gets a short text: Spark
+    runs a regular expression over the message, which overflows Java's stack on a Python traceback."""
 
     def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
         self._name = name
@@ -80,32 +80,28 @@ class _CalledFromJava:
 class PlacedSource(_CalledFromJava):
     """Trick 2: Spark's Source interface, answered in Python through Py4J's callback server."""
 
-    def __init__(self, internals: SparkInternals, name: str, feed: Feed, session: Any) -> None:
+    def __init__(self, frames: DescriptorFrames, name: str, feed: Feed, session: Any) -> None:
         super().__init__(name, feed.fail)
-        self._internals = internals
+        self._frames = frames
         self._feed = feed
         self._session = session
         #: What was answered last, as Java has it: while nothing comes, the answer is the same, and made once.
         self._answered: tuple[str | None, Any] | None = None
 
     def schema(self) -> Any:
-        return self._internals._schema
+        return self._frames.schema
 
     def getOffset(self) -> Any:
         text = self._call(self._feed.latest)
         if self._answered is None or self._answered[0] != text:
-            internals = self._internals
-            offset = internals._none if text is None else internals._option.apply(internals._offset_of(text))
-            self._answered = text, offset
+            self._answered = text, self._frames.maybe_offset(text)
         return self._answered[1]
 
     def getBatch(self, start: Any, end: Any) -> Any:
         def batch() -> Any:
             begin = start.get().json() if start.isDefined() else None
             partitions = self._feed.partitions(begin, end.json())
-            if not partitions:
-                return self._internals._empty_frame(self._session)
-            return self._internals._frame_of(self._session, partitions)
+            return self._frames.of(self._session, partitions) if partitions else self._frames.empty(self._session)
 
         return self._call(batch)
 
@@ -119,7 +115,7 @@ class PlacedSource(_CalledFromJava):
         raise NotImplementedError("only sources of the second version have one")
 
     def deserializeOffset(self, text: str) -> Any:
-        return self._internals._offset_of(text)
+        return self._frames.offset(text)
 
     class Java:
         implements = (SOURCE,)
@@ -128,9 +124,9 @@ class PlacedSource(_CalledFromJava):
 class PythonSink(_CalledFromJava):
     """Trick 3: Spark's Sink interface, answered in Python."""
 
-    def __init__(self, internals: SparkInternals, name: str, sink: BatchSink, spark: SparkSession) -> None:
+    def __init__(self, frames: DescriptorFrames, name: str, sink: BatchSink, spark: SparkSession) -> None:
         super().__init__(name, sink.fail)
-        self._internals = internals
+        self._frames = frames
         self._sink = sink
         self._spark = spark
 
@@ -145,10 +141,10 @@ class PythonSink(_CalledFromJava):
         return self._name
 
     def schema(self) -> Any:
-        return self._internals._schema
+        return self._frames.schema
 
     def capabilities(self) -> Any:
-        return self._internals._java("java.util.HashSet")()
+        return self._frames.java.empty_set()
 
     class Java:
         implements = (SINK,)

@@ -23,6 +23,7 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parents[3])
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
+    """The Spark settings of every session, whatever cluster it is on."""
     conf = {
         # A bundle belongs on its slot, so Spark must rather wait for the slot than go elsewhere.
         "spark.locality.wait": f"{int(settings.locality_wait * 1000)}ms",
@@ -32,8 +33,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # The default manager forks a chmod for every file: 120 ms of a micro-batch instead of about 25.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        # Over TCP a Python task was seen to wait 38 ms for the first bytes (Nagle's algorithm and delayed
-        # acknowledgements would explain it); over Unix sockets it does not.
+        # Over TCP, a Python task was seen to wait 38 ms for its first bytes (Nagle's algorithm and delayed
+        # acknowledgements would explain it). Over a Unix socket it does not wait.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         # Workers are forked with everything loaded: a new one is ready in milliseconds, not in a second.
@@ -86,9 +87,9 @@ def open_session(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back while PySpark starts: cut off before it has its JVM in its hands, it would leave one
-    that nobody can end. It also takes over Ctrl-C for good (to cancel all jobs); what that means is for our caller to
-    say. A second request is not held back."""
+    """Hold Ctrl-C and SIGTERM back while PySpark starts: a start that is cut off before PySpark knows its JVM would
+    leave a JVM that nobody can end. PySpark also takes over Ctrl-C for good, to cancel all jobs; what Ctrl-C means is
+    for our caller to say, so the handlers of before are put back. A second request is not held back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -14,22 +14,22 @@ from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor, Provider
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import SparkInternals
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 
-#: How often the executors are looked at: a lost one costs about this much before its work is placed elsewhere.
+#: Seconds between two looks at the executors: the work of a lost one waits about so long before it is placed elsewhere.
 WATCH_SECONDS = 0.2
 #: Python workers that an executor starts before it gets work.
 WARM_WORKERS = 2
+#: How often an executor is warmed if Spark runs the warming elsewhere.
 WARM_ATTEMPTS = 3
-
-#: Executors that are gone and still known.
+#: How many executors are remembered after they are gone.
 REMEMBERED_EXECUTORS = 100
 
 Happened = Callable[[str, str], object]
 
 
 def to_nobody(kind: str, text: str) -> None:
-    """Nobody wants to hear what happens."""
+    """Tell nobody: for slots whose faults and recoveries nobody wants to hear of."""
 
 
 class Slots:
@@ -90,7 +90,7 @@ class Slots:
         return self._names
 
     def usable(self) -> frozenset[Slot]:
-        """Where something can be placed now."""
+        """The slots on which bundles can be placed now."""
         with self._lock:
             if not self._bound:
                 return frozenset()
@@ -115,7 +115,7 @@ class Slots:
 
     def _watch(self) -> None:
         while not self._ending.wait(WATCH_SECONDS):
-            # A JVM that is about to end, or a daemon that cannot be started now: the next round looks again.
+            # These fail while a JVM is about to end, or while a daemon cannot be started: the next round looks again.
             with traced("the cluster could not be tended", Exception):
                 for text in self._provider.tend():
                     self.happened("fault", text)
@@ -152,7 +152,7 @@ class Slots:
 
     @contextmanager
     def without(self, slots: Collection[Slot]) -> Iterator[None]:
-        """While a machine is being removed, its slots are no longer there, and that its executors go is no fault."""
+        """Leave out the slots of a machine while it is being removed: that its executors go is no fault."""
         with self._lock:
             self._leaving |= set(slots)
             self._bound = {slot: one for slot, one in self._bound.items() if slot not in self._leaving}
@@ -162,10 +162,10 @@ class Slots:
         finally:
             with self._lock:
                 self._leaving -= set(slots)
-                self._seen = frozenset()  # look again, also if nothing came or went: it may have stayed
+                self._seen = frozenset()  # the next look reads all executors: the machine may have stayed
 
     def _warm_new(self) -> None:
-        """Warm what is not, each in a thread of its own: it takes seconds, and watching must go on."""
+        """Warm each executor that is cold in a thread of its own: warming takes seconds, and watching must go on."""
         for slot, executor in self.bindings().items():
             if executor is not None and executor.id not in self._warm and executor.id not in self._warming:
                 thread = threading.Thread(
@@ -175,13 +175,15 @@ class Slots:
                 thread.start()
 
     def _warm_one(self, slot: Slot, executor: Executor) -> None:
+        warmed = False
         try:
-            self.warm([executor])
-        except Exception:
-            return  # it is gone again, or the next round tries once more
+            # An executor that is gone again needs no warming; any other is warmed in the next round.
+            with traced(f"executor {executor.id} of {slot} could not be warmed", Exception):
+                self.warm([executor])
+                warmed = True
         finally:
             self._warming.pop(executor.id, None)
-        if self.executor(slot) == executor:
+        if warmed and self.executor(slot) == executor:
             self.happened("recovery", f"executor {executor.id} is ready behind {slot}")
             self._tell()
 
@@ -189,11 +191,13 @@ class Slots:
         """Have executors start their Python workers and load what a job needs, before rows wait for it."""
         if self._internals is None or not executors:
             return
-        # An executor that has only just come may not be known to Spark's scheduler yet: it then ran elsewhere.
+        # Spark's scheduler may not know an executor yet that has only just come: the warming then ran elsewhere.
         for _ in range(WARM_ATTEMPTS):
             ran = self._internals.run_on([one for one in executors for _ in range(WARM_WORKERS)], bundle.warm)
             if {one.id for one in executors} <= {executor.decode() for executor in ran} or not any(ran):
                 break
+        else:
+            LOGGER.info("Spark ran the warming of %s elsewhere", ", ".join(f"executor {one.id}" for one in executors))
         with self._lock:
             self._warm |= {one.id for one in executors}
 

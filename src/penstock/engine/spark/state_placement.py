@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,6 +10,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.internals import SparkInternals
+from penstock.engine.spark.state_partitions import StatePartition, state_folder
+from penstock.engine.spark.stream_plans import stateful_operators
 
 DEFAULT_STORE = "default"
 #: A join of two streams keeps four stores a partition.
@@ -22,23 +23,13 @@ JOIN_STORES = (
 )
 
 
-@dataclass(frozen=True)
-class StatePartition:
-    """One store of one task: a query may have several stateful operators, and a join several stores."""
-
-    checkpoint: str
-    operator: int
-    partition: int
-    name: str
-
-
 class StatePlacer:
-    """The state of one running query."""
+    """Tells Spark where the state of one running query is to be, and remembers what it has told."""
 
     def __init__(self, internals: SparkInternals, frame: DataFrame, tasks: int) -> None:
         self._internals = internals
         self._tasks = tasks
-        self._operators, joins = internals.stateful_operators(frame)
+        self._operators, joins = stateful_operators(frame)
         # Spark asks for a store by name; a name that the query does not have is never asked for.
         self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
         #: Where Spark was last told that each task is to be.
@@ -48,13 +39,14 @@ class StatePlacer:
 
     @property
     def stateful(self) -> bool:
+        """Whether the query keeps any state."""
         return self._operators > 0
 
     def settle(self, query: StreamingQuery, slots: Sequence[Slot], executor: Callable[[Slot], Executor | None]) -> None:
-        """Have every task run on its slot from the next micro-batch on. To be called between two of them: a task that
-        is running says itself where it is, and that would be the last word.
+        """Have every task run on its slot from the next micro-batch on. It must be called between two micro-batches: a
+        task that runs tells Spark itself where it is, and Spark believes who spoke last.
 
-        Only what has changed costs anything: the plan, or the executor that is behind a slot."""
+        Only a task whose slot, or whose slot's executor, has changed costs anything."""
         for task, slot in enumerate(slots):
             wanted = executor(slot)
             if wanted is not None and self._told.get(task) != wanted:
@@ -63,7 +55,8 @@ class StatePlacer:
                 self._told[task] = wanted
 
     def ran(self, executors: Mapping[int, str | None]) -> None:
-        """Where tasks have run. One that Spark ran elsewhere has its state there now: it must be told again."""
+        """Note where tasks have run. A task that Spark ran elsewhere has its state there now, so Spark must be told
+        again where it is to be."""
         for task, executor in executors.items():
             if executor is not None:
                 self._been.setdefault(executor, set()).add(task)
@@ -73,7 +66,7 @@ class StatePlacer:
 
     def been_on(self, executor: Executor) -> frozenset[int]:
         """The tasks that have run on this executor: it may still have most of their state, and needs only what came
-        since. Spark drops what has been gone for a minute."""
+        since. An executor drops the state of a task that has been elsewhere for a minute."""
         return frozenset(self._been.get(executor.id, ()))
 
     def locations(self, query: StreamingQuery) -> list[str | None]:
@@ -81,7 +74,7 @@ class StatePlacer:
         return [self._internals.state_location(query, next(self._stores(query, task))) for task in range(self._tasks)]
 
     def _stores(self, query: StreamingQuery, task: int) -> Iterator[StatePartition]:
-        checkpoint = self._internals.state_folder(query)
+        checkpoint = state_folder(query)
         for operator in range(self._operators):
             for name in self._names:
                 yield StatePartition(checkpoint, operator, task, name)

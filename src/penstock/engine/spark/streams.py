@@ -39,6 +39,8 @@ class ActiveQueries:
 
 
 class Streams(Protocol):
+    """One of the two ways to start queries."""
+
     #: None where bundles cannot be placed.
     internals: SparkInternals | None
     #: None where each query has to be asked by itself.
@@ -53,16 +55,18 @@ class Streams(Protocol):
     def start_batches(self, frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
         """Start a query that hands every micro-batch to a function."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End what was started for the streams."""
 
 
 def start_foreach_batch(frame: DataFrame, identity: QueryIdentity, write: WriteBatch) -> StreamingQuery:
+    """Start a query that hands every micro-batch to a function, through Spark's public interface."""
     writer = frame.writeStream.queryName(identity.name).option("checkpointLocation", identity.checkpoint)
     return writer.outputMode(identity.output_mode).foreachBatch(write).start()
 
 
 class PlacedStreams:
-    """The usual way."""
+    """The usual way: through Spark's internals, which run each bundle on its slot."""
 
     def __init__(self, internals: SparkInternals) -> None:
         self.internals: SparkInternals | None = internals

@@ -26,12 +26,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from penstock.engine.spark.internals import DESCRIPTOR, QueryIdentity, SparkInternals
+from penstock.engine.spark.descriptor_frames import DESCRIPTOR
+from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
 from penstock.engine.spark.streams import ActiveQueries, WriteBatch, start_foreach_batch
+from penstock.logs import LOGGER, traced
 
 _FORMAT = "penstock_feed"
-#: Seconds that the start of one query may hold up the next.
+#: How many seconds the start of one query may hold up the next one.
 FIRST_QUESTION = 60.0
 
 
@@ -64,8 +66,9 @@ class FeedServer:
 
     def close(self) -> None:
         self._closed = True
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()  # ends accept(); a close does not
+        # A connection ends the accept() that the thread waits in; closing the listener would not.
+        with traced("the thread that answers questions about feeds could not be woken to end", OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         self._thread.join(timeout=1)
         self._listener.close()
 
@@ -73,13 +76,16 @@ class FeedServer:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except OSError:
-                continue  # a stranger who was gone before we answered
+            except OSError as error:  # a stranger who was gone before we answered
+                LOGGER.info("a connection to the feeds broke before it was accepted: %s", error)
+                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
-        with connection, suppress(EOFError, OSError, AuthenticationError, AssertionError):
+        # That the other side closes the connection is the usual end.
+        refused = traced("somebody who does not know the key asked about feeds", AuthenticationError, AssertionError)
+        with connection, suppress(EOFError, OSError), refused:
             deliver_challenge(connection, self.key)
             answer_challenge(connection, self.key)
             while True:
@@ -109,7 +115,7 @@ def _answer(feed: Feed, question: dict[str, Any]) -> Any:
 
 
 class _Reader(DataSourceStreamReader):
-    """In Spark's process for the source; `read` on the executors."""
+    """Spark calls it in a Python process of its own for the source, and calls `read` on the executors."""
 
     def __init__(self, port: int, key: bytes, feed: str) -> None:
         self._port = port
@@ -170,7 +176,7 @@ class _FeedSource(DataSource):
 
 
 class UnplacedStreams:
-    """Public interfaces only."""
+    """The way through Spark's public interfaces only: Spark chooses where bundles run."""
 
     def __init__(self) -> None:
         self.internals: SparkInternals | None = None
@@ -214,8 +220,9 @@ class UnplacedStreams:
 
 
 def unwrapped_offset(offset: Any) -> Any:
-    """The offset that a feed gave, of what Spark has written down, whichever way the feed is connected; None if it gave
-    none. A feed's is a text; what looks alike otherwise is the offset of a source of the user's."""
+    """The offset that a feed gave, taken out of what Spark has written down for it, whichever way the feed is
+    connected; None if the feed gave none. A feed gives a text: anything else that looks alike is the offset of a user's
+    source."""
     if not isinstance(offset, dict) or list(offset) != ["at"] or not isinstance(offset["at"], str):
         return offset
     return json.loads(offset["at"]) if offset["at"] else None

@@ -1,5 +1,5 @@
-"""Making new executors ready for state: the first batch with a state store on a fresh JVM takes seconds, of which other
-operators' rows need not know.
+"""Making new executors ready for state: the first batch with a state store on a fresh JVM takes seconds, for which the
+rows of a topology need not wait.
 
 A query of a few rows, with state partitions on every new executor, runs two batches: that loads RocksDB's native
 library, the shuffle, Spark's code generator and the Python stage behind them.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,18 +20,20 @@ from penstock.cluster.provider import Executor
 from penstock.engine.executor import bundle
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.state_placement import StatePlacer
-from penstock.logs import traced
+from penstock.logs import LOGGER, delete_folder, traced
 
 #: State partitions on each executor.
 PARTITIONS = 2
 BATCHES = 2
+#: Rows of each batch.
 ROWS = 16
+#: How the names of the checkpoints of warming begin.
 PREFIX = ".warm-"
 
 
 def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpoints: str, seconds: float) -> None:
-    """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a folder that all
-    machines see; where it is a plain one, nothing of it stays."""
+    """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a location that all
+    machines see; if it is a plain folder, the query's checkpoint is deleted afterwards."""
     checkpoint = f"{checkpoints}/{PREFIX}{secrets.token_hex(4)}"
     session: SparkSession = internals.spark.newSession()
     partitions = PARTITIONS * len(executors)
@@ -54,18 +55,18 @@ def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpo
         with traced("the query that warms state stores could not be stopped", Exception):
             query.stop()
         if Path(checkpoints).is_dir():
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            delete_folder(Path(checkpoint))
 
 
 def clear_warming(checkpoints: str) -> None:
-    """Delete what a driver left that was killed while it warmed an executor."""
+    """Delete the checkpoints that a driver left behind which was killed while it warmed executors."""
     if Path(checkpoints).is_dir():
         for left in Path(checkpoints).glob(f"{PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            delete_folder(left)
 
 
 class _WarmFeed:
-    """Rows that say nothing, a batch after the other; the offset is the number of batches."""
+    """A feed of rows without meaning, one batch after the other; its offset is the number of batches."""
 
     def __init__(self, executors: Sequence[Executor]) -> None:
         self._executors = executors
@@ -90,11 +91,12 @@ class _WarmFeed:
         pass
 
     def fail(self, error: Exception) -> None:
-        """Warming is a favour: what it cannot do now, the first real batch does."""
+        """Nobody is told but the log: what warming could not do, the first real batch does."""
+        LOGGER.info("the query that warms state stores got no rows: %s", error)
 
 
 class _Counted:
-    """Takes batches until there were enough."""
+    """A sink that counts batches until there were enough."""
 
     def __init__(self, batches: int) -> None:
         self._left = batches
@@ -109,4 +111,5 @@ class _Counted:
             self.finished.set()
 
     def fail(self, error: Exception) -> None:
+        LOGGER.info("the query that warms state stores failed: %s", error)
         self.finished.set()

@@ -3,8 +3,9 @@
 A batch is planned by Spark, published in the catalog, and then finished by Spark. So for every query the last published
 batch is the last finished one or the one that was planned after it, and it ended where Spark says. If the checkpoint is
 older, Spark gives the numbers of published batches to new rows, and these would be taken for replays and lost. If the
-catalog is older, batches are missing in it, and the files of their segments would be swept as nobody's. Both come of a
-copy that was restored without the other, of a power cut, and of a fail-over to a replica that lagged.
+catalog is older, batches are missing in it, and the files of their segments would be swept as nobody's. Either can
+happen when a copy of one was restored without the other, after a power cut, or when a database fails over to a replica
+that lagged.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class LastBatch:
 
 
 def last_batch(catalog: Catalog, operator: str) -> LastBatch:
+    """The last batch that the catalog has of an operator, and where that batch ended."""
     last = catalog.last_batch(operator)
     if last is None:
         return LastBatch(-1, {})
@@ -61,7 +63,8 @@ def check_operator(
     channel_ends: Mapping[str, int],
     unpublished: int = 0,
 ) -> None:
-    """The same for one operator. So many of its finished batches may be missing in the catalog as are `unpublished`."""
+    """Refuse the state of one operator if its checkpoint and the catalog do not belong together. As many of its
+    finished batches may be missing in the catalog as `unpublished` says."""
     planned, finished = log.planned(), log.finished()
     if finished > found.number + unpublished:
         raise _went_back(
@@ -85,8 +88,8 @@ def check_operator(
 
 
 def check_batch(operator: Operator, log: CheckpointLog, catalog: Catalog, batch: int, last: int) -> None:
-    """Refuse a batch that Spark is about to run if it cannot follow the last one that was published: that is the next,
-    or the last one again with the end that it had."""
+    """Refuse a batch that Spark is about to run unless it is the next one after the last that was published, or that
+    one again with the same end."""
     if batch > last + 1:
         raise _went_back(operator, f"Spark is at batch {batch}, and the catalog has batches up to {last} only")
     found = last_batch(catalog, operator.name)
@@ -96,7 +99,7 @@ def check_batch(operator: Operator, log: CheckpointLog, catalog: Catalog, batch:
 
 
 def _compare_ends(operator: Operator, log: CheckpointLog, found: LastBatch) -> None:
-    """The last published batch ends where Spark says that it does."""
+    """Refuse a state whose last published batch ended elsewhere than Spark says."""
     if not found.ends:
         return
     ends = log.ends(found.number, of_source=isinstance(operator, Source))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.internals import HadoopFiles
+from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.spark.unplaced import unwrapped_offset
 
 #: How far a query has read: channel -> row, or, for sources, the number of the input -> its offset.
@@ -27,13 +27,15 @@ class Files(Protocol):
     """As much of a file system as it takes to read a checkpoint."""
 
     def names(self, folder: str) -> list[str]:
-        """Of all files; none if there is no such folder."""
+        """The names of all files in a folder; none if there is no such folder."""
 
     def text(self, path: str) -> str | None:
-        """None if there is no such file."""
+        """The text of a file; None if there is no such file."""
 
 
 class LocalFiles:
+    """The files of this computer, by their paths."""
+
     def names(self, folder: str) -> list[str]:
         try:
             return [path.name for path in Path(folder).iterdir()]
@@ -82,17 +84,17 @@ class CheckpointLog:
                 elif line != "-":
                     ends.update(unwrapped_offset(json.loads(line)) or {})
         except ValueError:
-            return None  # cut off
+            return None  # Spark was cut off while it wrote the file; whoever asked refuses the state
         return ends if lines else None
 
     def _newest(self, log: str) -> int:
-        # Beside them are their check sums and what was being written.
+        # Beside the files of batches are their check sums, and files that were being written.
         names = self._files.names(f"{self.folder}/{log}")
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _offset_of_source(line: str) -> Any:
-    """Offsets of a source that is not ours are texts, which need not be JSON."""
+    """The offset in a line. That of a source which is not Penstock's is a text, which need not be JSON."""
     try:
         return unwrapped_offset(json.loads(line))
     except ValueError:
@@ -100,5 +102,5 @@ def _offset_of_source(line: str) -> Any:
 
 
 def _local_path(folder: str) -> str:
-    """Of file:/x, file:///x or /x."""
+    """The path /x, of file:/x, file:///x or /x."""
     return "/" + folder.removeprefix("file:").lstrip("/") if folder.startswith("file:") else folder

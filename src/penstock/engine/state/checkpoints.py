@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.internals import HadoopFiles
+from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.state.checkpoint_log import CheckpointLog
 
 _OFFSETS = "offsets"
 
 
 class Checkpoints:
-    """What is below a location, which belongs to the topology alone."""
+    """The checkpoints below a location, which belongs to the topology alone."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -31,10 +31,11 @@ class Checkpoints:
         return log.planned() > log.finished()
 
     def operators(self) -> list[str]:
-        """Those that have a checkpoint here, declared or not."""
+        """The operators that have a checkpoint here, declared or not."""
         return [name for name in self._names("") if not name.startswith(".") and self.has(name)]
 
     def drop(self, operator: str) -> None:
+        """Delete the checkpoint of an operator, if it has one."""
         folder = f"{self.location}/{operator}"
         if self._is_uri:
             HadoopFiles(self._spark).delete(folder)
@@ -42,7 +43,7 @@ class Checkpoints:
             shutil.rmtree(folder)
 
     def _names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if it does not exist, or is none."""
+        """The names of what is in a folder; none if there is no such folder."""
         if self._is_uri:
             return HadoopFiles(self._spark).names(f"{self.location}/{folder}".rstrip("/"))
         path = Path(self.location) / folder

@@ -1,8 +1,8 @@
-"""What keyed operators keep, written down in the catalog: Spark says nothing of it before a query's first batch, and a
-run on what an earlier one left may have no batch to run.
+"""What keyed operators keep as state, written down in the catalog: Spark says nothing of it before a query's first
+batch, and a run on the state of an earlier one may have no batch to run.
 
-What is written has the number of the batch after which it was so. It is believed for as long as that is the operator's
-last batch, however the run that wrote it has ended. An operator is written down when it has had no batch for a while,
+Each entry has the number of the batch after which it was true. It counts for as long as that batch is the operator's
+last one, however the run that wrote it has ended. An operator's entry is written when it has had no batch for a while,
 and at the end of the run: under load nothing is written, since the next batch would make it untrue.
 """
 
@@ -28,12 +28,12 @@ class Kept:
 
     @property
     def may_hold_results(self) -> bool:
-        """Whether it is of a kind that emits results later: that stays so, whatever the batch."""
+        """Whether the operator's state is of a kind that emits results later, which does not change with the batch."""
         return any(one.open for one in self.states)
 
 
 class KeptRecord:
-    """Of one run. Queries tell it of their batches, each on its own thread."""
+    """The record of one run. Queries tell it of their batches, each on its own thread."""
 
     def __init__(self, catalog: Catalog, last_batch: Callable[[str], int | None]) -> None:
         self._catalog = catalog
@@ -41,7 +41,7 @@ class KeptRecord:
         self._lock = threading.Lock()
         self._written = _read(catalog)
         self._newest = {name: kept for name, kept in self._written.items() if kept.batch == last_batch(name)}
-        #: As it was when `settle` was called last.
+        #: What was known when `settle` was called last.
         self._seen: dict[str, Kept] = {}
 
     @property
@@ -61,6 +61,7 @@ class KeptRecord:
         ]
 
     def note(self, operator: str, batch: int, states: tuple[KeptState, ...]) -> None:
+        """Remember what an operator keeps after a batch."""
         with self._lock:
             self._newest[operator] = Kept(batch, states)
 

@@ -1,4 +1,4 @@
-"""Whose a state folder is, and where its owner's things are in locations that others use too.
+"""Which topology owns a state folder, and where that owner keeps its files in locations that others use too.
 
 An owner is a topology's name and the identity of its catalog. Both are written into the state folder, so that another
 topology, or another catalog, is refused there before it touches anything. In a location that the settings name
@@ -12,31 +12,33 @@ to a copy now, which has run since the two went apart.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.segments import below, open_filesystem
+from penstock.channels.segments import below, open_filesystem, sync
 from penstock.errors import Location, PenstockError
+from penstock.logs import LOGGER, traced
 from penstock.privacy import for_owner_only
 
 OWNER = "owner.json"
 #: In a place outside: who was the last to run with it. Spark does not look at names with a dot.
 CLAIM = ".penstock-claim.json"
-#: So many are remembered: a place that the settings did not name for some time has an older one.
+#: How many claims a folder remembers: a place that the settings did not name for some time has an older one.
 _CLAIMS = 100
 _IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A few letters that no other state has are its identity; the same at every start on it."""
+    """The owner of a state: a topology and the identity of its catalog, a few letters that no other catalog has and
+    that are the same at every start."""
 
     topology: str
     identity: str
@@ -68,28 +70,28 @@ def check_owner(folder: Path, catalog: Catalog, owner: Owner, in_folder: bool, w
     if found.topology != owner.topology:
         raise PenstockError(
             "STATE_DOES_NOT_FIT",
-            f'the state folder {folder} is that of the topology "{found.topology}", not of "{owner.topology}".',
+            f'the state folder {folder} belongs to the topology "{found.topology}", not to "{owner.topology}".',
             "Give this topology a folder of its own with --state, or its old name if it was renamed.",
             where,
         )
     if found.identity != owner.identity:
         raise PenstockError(
             "STATE_DOES_NOT_FIT",
-            f'the state folder {folder} and the catalog of "{owner.topology}" are not of the same state.',
+            f'the state folder {folder} and the catalog of "{owner.topology}" do not belong together.',
             "Use the catalog that was used with this folder, or give a new folder with --state.",
             where,
         )
 
 
 def check_copy(folder: Path, outside: Collection[str], where: Location | None = None) -> None:
-    """Refuse a copy of a state folder if things of it and of the original would be in the same place outside: beside
-    the original, or anywhere if the other has run since."""
+    """Refuse a copy of a state folder if it and the original would keep their files in the same place outside: while
+    the original is still there, and also after the other of the two has run with that place."""
     original = Path(_fields(folder).get("folder", folder))
     is_copy = recorded_owner(original) == recorded_owner(folder) and not original.samefile(folder)
     if outside and is_copy:
         raise PenstockError(
             "STATE_DOES_NOT_FIT",
-            f"the state folder {folder} is a copy of {original}, and both would keep their things in {min(outside)}.",
+            f"the state folder {folder} is a copy of {original}, and both would keep their files in {min(outside)}.",
             f"Use the original. If the copy is to be used in its stead, move the original away. {_OWN_PLACE}",
             where,
         )
@@ -98,24 +100,27 @@ def check_copy(folder: Path, outside: Collection[str], where: Location | None = 
         if last and last["claim"] not in _claims(folder):
             raise PenstockError(
                 "STATE_DOES_NOT_FIT",
-                f"the state folder {folder} and what is in {place} are not of the same state any more: a copy of the "
-                f"folder has run with it since, in {last['folder']} on {last['host']}.",
-                f"Use that one, or restore both of the same moment. If nothing else uses the place any more, delete "
-                f"{below(place, CLAIM)}: rows that only the other knows of are lost then. {_OWN_PLACE}",
+                f"the state folder {folder} and the files in {place} do not belong together any more: a copy of the "
+                f"folder, {last['folder']} on {last['host']}, has run with these files since.",
+                f"Use that copy, or restore folder and files of the same moment. If nothing else uses {place} any "
+                f"more, delete {below(place, CLAIM)}: rows that only the copy knows of are lost then. {_OWN_PLACE}",
                 where,
             )
 
 
-_OWN_PLACE = "A copy that can run by itself needs its own copy of that place too, and settings that name it."
+_OWN_PLACE = (
+    "A copy that is to run by itself also needs its own copy of those files, and settings that name their place."
+)
 
 
 def recorded_owner(folder: Path) -> Owner | None:
+    """The owner that is written down in a folder; None if none is."""
     fields = _fields(folder)
     return Owner(fields["topology"], fields["identity"]) if fields else None
 
 
 def places(folder: Path) -> list[str]:
-    """Where the owner of a folder keeps things outside of it."""
+    """The places outside of a folder where its owner keeps files."""
     return list(_fields(folder).get("places", ()))
 
 
@@ -128,8 +133,9 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 
 def claim(folder: Path, catalog: Catalog, owner: Owner, outside: Collection[str]) -> None:
-    """Write down whose the folder is, and where else its things are; then there, that this folder was the last to run.
-    A crash in between leaves a place with an older claim of the same folder, which is as good."""
+    """Write down in the folder who owns it and where else the owner keeps files, and then in those places that this
+    folder was the last to run. A crash in between leaves a place with an older claim of the same folder, which is as
+    good."""
     catalog.set_meta(_IDENTITY, owner.identity)
     new = secrets.token_hex(8)
     claims = [*_claims(folder), new][-_CLAIMS:]
@@ -141,38 +147,33 @@ def claim(folder: Path, catalog: Catalog, owner: Owner, outside: Collection[str]
         file.flush()
         os.fsync(file.fileno())
     written.rename(folder / OWNER)
-    _sync(folder)  # a power cut must not leave a place with a claim that the folder does not know
+    sync(folder)  # a power cut must not leave a place with a claim that the folder does not know
     for place in sorted(set(outside)):
         _write_claim(place, new, str(folder))
 
 
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _claims(folder: Path) -> list[str]:
-    """Those that starts on the folder have made, the newest last."""
+    """The claims that starts on the folder have made, the newest last."""
     return list(_fields(folder).get("claims", ()))
 
 
 def _last_claim(place: str) -> dict[str, str]:
-    """The last one in a place; empty if there is none. Where Python cannot look, as where only Spark has the means to
-    open a location of checkpoints, there never is one."""
+    """The last claim in a place; empty if there is none. A place that only Spark can open, and Python cannot, never has
+    one."""
     try:
         filesystem, root = open_filesystem(place)
         with filesystem.open_input_stream(f"{root}/{CLAIM}") as file:
             fields = json.loads(file.read())
         return {key: str(fields[key]) for key in ("claim", "folder", "host")}
-    except (OSError, ValueError, KeyError, TypeError, PenstockError):
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, PenstockError) as error:
+        LOGGER.info("who was the last to run with %s is not known: %s: %s", place, type(error).__name__, error)
         return {}
 
 
 def _write_claim(place: str, new: str, folder: str) -> None:
-    with suppress(OSError, PenstockError):
+    with traced(f"{place} could not be claimed", OSError, PenstockError, level=logging.INFO):
         filesystem, root = open_filesystem(place)
         for_owner_only(place)
         with filesystem.open_output_stream(f"{root}/{CLAIM}") as file:

@@ -14,8 +14,8 @@ Shape = Mapping[str, Mapping[str, Any]]
 
 
 def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`plans` says of functions of DataFrames what Spark keeps as their state and in which order they read
-    (function_plans.py), where that is known."""
+    """The shape of a declared topology. `plans` says what Spark keeps as state for each DataFrame function, and in
+    which order the function reads its inputs, where that is known (function_plans.py)."""
     shape: dict[str, dict[str, Any]] = {}
     for operator in definition.operators:
         streams = definition.inputs_of(operator.name)
@@ -44,7 +44,7 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
 
 
 @dataclass(frozen=True)
-class Content:
+class ChannelShape:
     """What the rows of a channel look like, and who writes and reads them."""
 
     producer: str
@@ -59,9 +59,9 @@ def channels_read(shape: Shape, operator: str) -> list[str]:
     return [_channel(shape, operator, index) for index in range(len(shape[operator]["inputs"]))]
 
 
-def contents(shape: Shape) -> dict[str, Content]:
+def channel_shapes(shape: Shape) -> dict[str, ChannelShape]:
     """The channels that a topology has, by name."""
-    found: dict[str, Content] = {}
+    found: dict[str, ChannelShape] = {}
     for reader, facts in shape.items():
         for index, plain in enumerate(facts["inputs"]):
             producer, _, output = plain.partition(".")
@@ -69,7 +69,7 @@ def contents(shape: Shape) -> dict[str, Content]:
             before = found[name].readers if name in found else ()
             split = (_grouping(facts, index), int(facts.get("tasks", 0))) if name != plain else None
             schema = shape.get(producer, {}).get("outputs", {}).get(output)
-            found[name] = Content(producer, schema, split, (*before, reader))
+            found[name] = ChannelShape(producer, schema, split, (*before, reader))
     return found
 
 

@@ -1,8 +1,8 @@
 """How much state each task of a keyed operator would have to load elsewhere, read from its checkpoint.
 
-What is loaded is the newest snapshot of a store and the changes since then. Spark's RocksDB store lists a snapshot's
+An executor loads the newest snapshot of a store and the changes since then. Spark's RocksDB store lists a snapshot's
 files, with their sizes and the number of keys, in a zip file named after its version; its in-memory store has the
-snapshot in one file. So rows are those of the newest snapshot, and unknown before there is one.
+snapshot in one file. So the number of rows is that of the newest snapshot, and is not known before there is one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow.fs as pafs
 
+from penstock.logs import LOGGER
 from penstock.monitor.sample import StateSize
 from penstock.monitor.unknown import plus
 
@@ -89,8 +90,10 @@ def _listed(system: pafs.FileSystem, path: str) -> StateSize:
         with system.open_input_file(path) as file, zipfile.ZipFile(io.BytesIO(file.read())) as archive:
             text = archive.read("metadata").decode().partition("\n")[2]
             fields = json.loads(text)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return StateSize()  # replaced by a newer one while we looked, or written in another way: what is known counts
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        # Spark has replaced the snapshot by a newer one while we looked, or writes it in another way.
+        LOGGER.info("the size of the snapshot %s is not known: %s: %s", path, type(error).__name__, error)
+        return StateSize()
     files = [*fields.get("sstFiles", ()), *fields.get("logFiles", ())]
     return StateSize(fields.get("numKeys"), sum(int(one.get("sizeBytes", 0)) for one in files))
 

@@ -1,4 +1,4 @@
-"""What of an old state goes on under a declaration that may have changed since: a decision that touches nothing.
+"""Which part of an old state goes on under a declaration that may have changed since: a decision that changes no state.
 
 An operator holds a checkpoint (how far it has read, its state) and the rows that wait in front of it; a channel holds
 rows of one schema, split in one way. Each operator is *carried* on as it was, begins *anew*, or is *gone*. Where rows,
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine.state.shape import Shape, channels_read, contents
+from penstock.engine.state.shape import Shape, channel_shapes, channels_read
 
 #: Kinds of operators whose checkpoint holds what cannot be had again.
 _HOLDS = {"keyed": "its state", "source": "what it has read so far"}
@@ -70,7 +70,7 @@ class Succession:
 
 
 def decide(old: OldState, declared: Shape, forgotten: Collection[str] = ()) -> Succession:
-    """`forgotten` are operators whose hold on the old state the user gives up."""
+    """Say what becomes of each operator. `forgotten` names operators whose old state the user gives up."""
     carried: list[str] = []
     refusals: dict[str, Refusal] = {}
     for name, facts in old.shape.items():
@@ -135,7 +135,8 @@ def _changed(old: OldState, name: str, declared: Shape) -> list[str]:
 
 
 def _same_plan(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
-    """Plans are comparable within one version of Spark."""
+    """Whether two plans keep the same state. Plans of two versions of Spark cannot be compared, and count as the
+    same."""
     if not was or not now or was["spark"] != now["spark"]:
         return True
     return bool(was["stateful"] == now["stateful"])
@@ -143,7 +144,7 @@ def _same_plan(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> 
 
 def _stale_rows(old: OldState, declared: Shape, carried: Collection[str]) -> list[Refusal]:
     """Readers that are carried on in a channel whose rows are declared otherwise now, and have not read all of it."""
-    before, now = contents(old.shape), contents(declared)
+    before, now = channel_shapes(old.shape), channel_shapes(declared)
     refusals = []
     for name in sorted(before.keys() & now.keys()):
         was, becomes = before[name], now[name]

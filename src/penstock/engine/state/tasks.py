@@ -1,5 +1,5 @@
-"""How many tasks a keyed operator has where that is no longer what was declared, and a repartition that is under way:
-as the catalog has them."""
+"""What the catalog says about tasks: how many a keyed operator has after it was repartitioned, and which repartition is
+under way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _UNDER_WAY = "repartition"
 
 
 def dealt_anew(placement: Placement, operator: str, tasks: int) -> Placement:
-    """So many tasks of an operator on the slots where its instances are. No mapping is asked: the instances stay."""
+    """The placement with so many tasks of an operator, dealt to the slots where its instances are. No mapping is asked,
+    since the instances stay."""
     return Placement(placement.instances, {**placement.tasks, operator: deal_tasks(tasks, placement.of(operator))})
 
 
@@ -25,15 +26,18 @@ def recorded_tasks(catalog: Catalog) -> dict[str, int]:
 
 
 def record_tasks(catalog: Catalog, operator: str, tasks: int) -> None:
+    """Record that a repartition is done."""
     catalog.set_meta(_TASKS, json.dumps(recorded_tasks(catalog) | {operator: tasks}))
     catalog.set_meta(_UNDER_WAY, "")
 
 
 def begin(catalog: Catalog, operator: str, tasks: int) -> None:
+    """Record that a repartition is under way."""
     catalog.set_meta(_UNDER_WAY, json.dumps({"operator": operator, "tasks": tasks}))
 
 
 def give_up(catalog: Catalog) -> None:
+    """Record that no repartition is under way any more: Spark had not begun it."""
     catalog.set_meta(_UNDER_WAY, "")
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.strategies.baselines import storm
 from penstock.strategies.baselines.priorities import PRIORITIES
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.decision import Decision, DecisionStep, DoesNotFit, NothingToDo, StrategyAnswer
 from penstock.strategies.draft import Draft, check_new
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
@@ -36,7 +36,7 @@ class Migration:
         cluster: Cluster,
         new_machines: Sequence[Machine],
         rules: Rules = PAPER,
-    ) -> Outcome:
+    ) -> StrategyAnswer:
         check_new(cluster.machines, new_machines)
         if not new_machines:
             return NothingToDo(self.name, "no machine was added")
@@ -46,7 +46,7 @@ class Migration:
         if not wanted:
             return NothingToDo(self.name, "there are fewer instances than new machines")
         free = Counter({machine.name: wanted for machine in new_machines})
-        steps: list[Step] = []
+        steps: list[DecisionStep] = []
         for operator, origin, number in _instances(load, placement, self._priority(load)):
             machine = self._machine(load, draft, operator, new_machines, free)
             slot = draft.emptiest(machine) if machine else None
@@ -54,7 +54,7 @@ class Migration:
                 break
             free[machine.name] -= 1
             draft.move(operator, origin, slot)
-            steps.append(Step(operator, slot, f"number {number} in the order of {self.name}", origin))
+            steps.append(DecisionStep(operator, slot, f"number {number} in the order of {self.name}", origin))
         if missing := free.total():
             return DoesNotFit(self.name, "the new machines' slots do not take their share", missing)
         reason = f"{len(steps)} instances moved to {len(new_machines)} new machines, by {self.name}"
@@ -80,7 +80,7 @@ class Migration:
 
     def scale_in(
         self, load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER
-    ) -> Outcome:
+    ) -> StrategyAnswer:
         return replace(storm.scale_in(load, placement, cluster, machines, rules), strategy=self.name)
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.decision import Decision, DecisionStep, DoesNotFit, NothingToDo, StrategyAnswer
 from penstock.strategies.draft import Draft, check_new
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.round_robin import deal
@@ -20,7 +20,7 @@ NAME = "storm"
 
 def scale_out(
     load: Load, placement: Placement, cluster: Cluster, new_machines: Sequence[Machine], rules: Rules = PAPER
-) -> Outcome:
+) -> StrategyAnswer:
     check_new(cluster.machines, new_machines)
     if not new_machines:
         return NothingToDo(NAME, "no machine was added")
@@ -33,7 +33,7 @@ def scale_out(
     return Decision(NAME, after, steps, "everything was unassigned and dealt out again", added=tuple(new_machines))
 
 
-def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> Outcome:
+def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
     if machines <= 0:
         return NothingToDo(NAME, "no machine is to go")
     draft = Draft(load, placement, rules)
@@ -62,13 +62,13 @@ def _missing(draft: Draft, cluster: Cluster, rules: Rules) -> int:
     return max(0, sum(draft.on.values()) - rules.slot_capacity * len(cluster.slots))
 
 
-def _moves(before: Placement, after: Placement, reason: str) -> Iterator[Step]:
+def _moves(before: Placement, after: Placement, reason: str) -> Iterator[DecisionStep]:
     """Which instance went where: those that a slot has too many of, to those that have too few, in order."""
     for operator, slots in after.instances.items():
         old = before.instances[operator]
         leaving = _surplus(old, slots)
         for to, origin in zip(_surplus(slots, old), leaving, strict=True):
-            yield Step(operator, to, reason, origin)
+            yield DecisionStep(operator, to, reason, origin)
 
 
 def _surplus(one: Mapping[Slot, int], other: Mapping[Slot, int]) -> list[Slot]:

@@ -1,4 +1,4 @@
-"""Mappings say which slot: `Mapping` is the door, `mapping(name)` finds one, also in packages of strangers."""
+"""Mappings choose slots. `Mapping` is their protocol; `mapping(name)` finds one, also in packages of other authors."""
 
 from penstock.strategies.mapping.door import Mapping, NoRoom, Wanted, mapping, place, start
 

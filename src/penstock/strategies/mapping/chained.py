@@ -1,4 +1,4 @@
-"""Where a topology starts when nobody says where: round robin, and operators that can run as one are dealt once.
+"""The mapping `chained`, the default: round robin, and operators that can run as one chain are dealt out together.
 
 An operator that has as many instances as the one before it, and could be in one chain with it, gets the same slots. So
 a pipeline of one instance each is one process and not four with files in between. What is too slow that way wants more
@@ -16,7 +16,7 @@ from penstock.strategies.mapping.tasks import deal_tasks
 
 
 class Chained:
-    """The mapping `chained`. Where chains are off it is round robin; later, what is there stays."""
+    """The mapping `chained`. If chains are off it is round robin. Later, instances that are placed stay."""
 
     def place(self, wanted: Wanted) -> Placement | NoRoom:
         if wanted.before is not None:

@@ -1,8 +1,8 @@
-"""Which slot? One question, one answer: a mapping gets what is to be placed and says where. Pure: no clock, no Spark.
+"""The protocol of mappings: a mapping gets what is to be placed and answers with slots. Pure: no clock, no Spark.
 
-Asked at the start of a topology, and whenever an operator is to have another number of instances and nobody says where.
-The setting `mapping` names the one that answers. Three rules beside it answer other questions, and say so: a strategy
-that names the machine itself (strategies/draft.py), what was lost and must run somewhere now (plans/repair.py), and
+The mapping that the setting `mapping` names is asked at the start of a topology, and whenever an operator gets another
+number of instances and nobody names the slots. Three other rules choose slots without it: a strategy that names the
+machine itself (strategies/draft.py), the repair of what was lost and must run somewhere now (plans/repair.py), and
 tasks, which follow the instances of their operator (strategies/mapping/tasks.py).
 """
 
@@ -21,7 +21,7 @@ from penstock.topology.definition import Keyed, TopologyDefinition
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be placed, and all that is known about where it could go."""
+    """What a mapping is to place, and all that is known about the slots."""
 
     definition: TopologyDefinition
     #: The slots that may be used.
@@ -30,33 +30,33 @@ class Wanted:
     instances: abc.Mapping[str, int]
     #: How many tasks each keyed operator has.
     tasks: abc.Mapping[str, int] = field(default_factory=dict)
-    #: Where everything is now; None at the start, when nothing runs yet. What moves then stands still for a moment.
+    #: The placement now; None at the start, when nothing runs yet. An operator stands still for a moment when it moves.
     before: Placement | None = None
     #: The most instances that all operators together may have on a slot; None is no bound.
     slot_instances: int | None = None
-    #: Whether neighbours that are placed alike run as one (the setting `chaining`).
+    #: Whether neighbouring operators that are placed alike run as one chain (the setting `chaining`).
     chains: bool = True
-    #: What was measured (traffic, sizes of state); None at the start, or where nobody measures.
+    #: The measurements (traffic, sizes of state); None at the start, or if the setting `monitoring` is off.
     snapshot: Snapshot | None = None
 
     @staticmethod
     def at_start(
         definition: TopologyDefinition, cluster: Cluster, slot_instances: int | None = None, chains: bool = True
     ) -> Wanted:
-        """Everything as declared, with nothing there yet."""
+        """All instances and tasks as the user declared them; nothing runs yet."""
         instances = {operator.name: operator.instances for operator in definition.operators}
         return Wanted(definition, cluster, instances, _tasks(definition), None, slot_instances, chains)
 
     @staticmethod
     def as_now(definition: TopologyDefinition, cluster: Cluster, before: Placement) -> Wanted:
-        """Everything as it is. Whoever wants something else replaces that."""
+        """All instances and tasks as they are now. A caller who wants another number replaces it."""
         instances = {name: before.total(name) for name in before.instances}
         return Wanted(definition, cluster, instances, {name: len(all_) for name, all_ in before.tasks.items()}, before)
 
 
 @dataclass(frozen=True)
 class NoRoom:
-    """The slots do not take what is wanted: a result, not an error."""
+    """The answer of a mapping that the slots do not take what is wanted: a result, not an error."""
 
     reason: str
     #: How many instances have no place.
@@ -65,7 +65,8 @@ class NoRoom:
 
 @runtime_checkable
 class Mapping(Protocol):
-    """A package registers its own as an entry point of the group penstock.mappings: see penstock.plugins."""
+    """Chooses slots. A package registers its own mapping as an entry point of the group penstock.mappings: see
+    penstock.plugins."""
 
     def place(self, wanted: Wanted) -> Placement | NoRoom:
         """A slot for every instance and every task that is wanted. Equal questions get equal answers."""
@@ -80,7 +81,8 @@ def mapping(name: str) -> Mapping:
 
 
 def place(name: str, wanted: Wanted) -> Placement | NoRoom:
-    """What the mapping of this name answers, once it is checked: everything that is wanted, on slots that there are."""
+    """The answer of the mapping of this name. It is checked: every wanted instance and task is on a slot of the
+    cluster."""
     found = mapping(name)
     try:
         answer = found.place(wanted)
@@ -92,17 +94,19 @@ def place(name: str, wanted: Wanted) -> Placement | NoRoom:
         raise plugins.failed(plugins.MAPPINGS, name, f"it answered with {type(answer).__name__}")
     if isinstance(answer, Placement) and (mistake := _mistake(answer, wanted)):
         raise PenstockError(
-            "BAD_PLACEMENT", f'the mapping "{name}" answers wrongly: {mistake}.', "Choose another setting `mapping`."
+            "BAD_PLACEMENT",
+            f'the mapping "{name}" gave a wrong placement: {mistake}.',
+            "Choose another setting `mapping`.",
         )
     return answer
 
 
 def start(name: str, wanted: Wanted) -> Placement:
-    """Where a topology starts. What has no room cannot start, so here that is an error."""
+    """The placement with which a topology starts. If the slots have no room, the topology cannot start: SLOT_FULL."""
     answer = place(name, wanted)
     if isinstance(answer, NoRoom):
         raise PenstockError(
-            "SLOT_FULL", f"{name}: {answer.reason} ({answer.missing} too many).", "Give more machines or slots."
+            "SLOT_FULL", f"{name}: {answer.reason} ({answer.missing} too many).", "Start with more machines or slots."
         )
     return answer
 

@@ -18,7 +18,7 @@ from penstock.topology.definition import TopologyDefinition
 
 
 class RoundRobin:
-    """The mapping `round_robin`: everything is dealt out at the start; later, what is there stays."""
+    """The mapping `round_robin` deals out all instances at the start. Later, instances that are placed stay."""
 
     def place(self, wanted: Wanted) -> Placement | NoRoom:
         if wanted.before is not None:
@@ -27,7 +27,7 @@ class RoundRobin:
 
 
 def round_robin(definition: TopologyDefinition, cluster: Cluster) -> Placement:
-    """Everything as it is declared."""
+    """All instances and tasks as the user declared them, dealt out round robin."""
     wanted = Wanted.at_start(definition, cluster)
     return deal(wanted.instances, wanted.tasks, cluster)
 

@@ -1,10 +1,11 @@
-"""Which slot has a keyed operator's task? Not a mapping's question: a task is where its operator has instances, and a
-task that moves takes its state along. So tasks follow the instances, and as few of them move as possible.
+"""The slots of a keyed operator's tasks. No mapping is asked: a task must be on a slot where its operator has
+instances, and a task that moves takes its state along. So tasks follow the instances, and as few of them move as
+possible.
 
 What is fair depends on what changed. Tasks are dealt out where there were none (`deal_tasks`); after a person or a
 mapping has changed the instances, every slot gets its share (`follow_instances`); instances that a strategy adds take
-tasks, and no others move (`follow`); and of what was lost, only the tasks on lost slots move (`rehomed`). A slot's
-share is tasks * its instances / all instances.
+tasks, and no others move (`follow`); and after a loss, only the tasks of lost slots move (`rehomed`). A slot's share is
+tasks * its instances / all instances.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from penstock.cluster.model import Slot
 
 
 def deal_tasks(tasks: int, slots: Mapping[Slot, int]) -> tuple[Slot, ...]:
-    """Each task's slot: as many tasks a slot as its share of the instances, neighbouring tasks apart."""
+    """The slot of each task. A slot gets as many tasks as its share of the instances; neighbouring tasks are apart."""
     instances = [slot for slot, count in sorted(slots.items()) for _ in range(count)]
     return tuple(islice(cycle(instances), tasks))
 
 
 def follow_instances(tasks: tuple[Slot, ...], instances: Mapping[Slot, int]) -> tuple[Slot, ...]:
-    """A keyed operator's tasks for new instances: every slot holds its share of the tasks, and as few as possible
-    move. A slot's share is what its part of the instances gives; what does not divide goes to who holds it already."""
+    """A keyed operator's tasks for new instances: every slot holds its share of the tasks, and as few as possible move.
+    A slot's share is what its part of the instances gives; tasks that do not divide evenly stay where they are."""
     total = sum(instances.values())
     share = {slot: len(tasks) * count // total for slot, count in instances.items()}
     held = Counter(tasks)
@@ -79,7 +80,8 @@ def follow(tasks: tuple[Slot, ...], before: Mapping[Slot, int], after: Mapping[S
 
 
 def rehomed(slots: tuple[Slot, ...], instances: Mapping[Slot, int], usable: Collection[Slot]) -> tuple[Slot, ...]:
-    """One operator's tasks, those of lost slots one by one to the slot with the fewest for each of its instances."""
+    """The slots of one operator's tasks. Tasks of lost slots go one by one to the slot with the fewest for each of its
+    instances."""
     held = Counter(slot for slot in slots if slot in usable)
     placed = []
     for task_slot in slots:

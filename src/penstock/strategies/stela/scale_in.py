@@ -1,11 +1,11 @@
-"""Stela's scale-in: the machine goes whose instances matter least to the throughput (section II-F, algorithm 3)."""
+"""Stela's scale-in removes the machine whose instances matter least to the throughput (section II-F, algorithm 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.decision import Decision, DecisionStep, DoesNotFit, NothingToDo, StrategyAnswer
 from penstock.strategies.draft import Draft
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
@@ -30,8 +30,8 @@ def etp_sum(machine: Machine, instances: Mapping[str, Mapping[Slot, int]], share
     )
 
 
-def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> Outcome:
-    """Machines go one at a time: ETPSum is computed again with the instances that the last one left behind."""
+def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
+    """Remove machines one at a time: ETPSum is computed again after the instances of the last one were dealt out."""
     if machines <= 0:
         return NothingToDo(NAME, "no machine is to go")
     draft = Draft(load, placement, rules)
@@ -39,7 +39,7 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
         return DoesNotFit(NAME, "the last machine cannot go: something must run the topology", sum(draft.on.values()))
     shares = etp_of(load, rules)
     left = list(cluster.machines)
-    steps: list[Step] = []
+    steps: list[DecisionStep] = []
     removed: list[str] = []
     for _ in range(machines):
         sums = {machine.name: etp_sum(machine, draft.instances, shares) for machine in left}
@@ -50,13 +50,16 @@ def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, 
         if missing:
             return DoesNotFit(NAME, f"the other machines have no room for what runs on {goes.name}", missing)
         removed.append(goes.name)
-    reason = f"{', '.join(removed)} had the lowest ETPSum when it went"
+    reason = f"{', '.join(removed)} had the lowest ETPSum when the strategy removed it"
     gone = {slot for machine in cluster.machines if machine.name in removed for slot in machine.slots}
     return Decision(NAME, draft.placement(gone), tuple(steps), reason, removed=tuple(removed), projected=load)
 
 
-def _deal_out(draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[Step]) -> int:
-    """Deal a machine's instances to the others, round robin in increasing ETPSum; how many found no place."""
+def _deal_out(
+    draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[str, float], steps: list[DecisionStep]
+) -> int:
+    """Deal the instances of a machine to the others, round robin in increasing ETPSum; returns how many found no
+    place."""
     own = set(goes.slots)
     leaving = [
         (operator, slot)
@@ -77,8 +80,10 @@ def _deal_out(draft: Draft, goes: Machine, others: list[Machine], sums: Mapping[
         turn += skipped + 1
         draft.move(operator, slot, to)
         reason = (
-            f"{goes.name} goes, its ETPSum of {sums[goes.name]:.3f} is the lowest; {machine.name} "
+            f"{goes.name} is removed, because its ETPSum of {sums[goes.name]:.3f} is the lowest; {machine.name} "
             f"({sums[machine.name]:.3f}) is next in increasing order"
         )
-        steps.append(Step(operator, to, reason, slot, (("etp_sum", sums[goes.name]), ("to_sum", sums[machine.name]))))
+        steps.append(
+            DecisionStep(operator, to, reason, slot, (("etp_sum", sums[goes.name]), ("to_sum", sums[machine.name])))
+        )
     return 0

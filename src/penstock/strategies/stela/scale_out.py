@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from penstock.cluster.model import Cluster, Machine, Placement
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, Outcome, Step
+from penstock.strategies.decision import Decision, DecisionStep, DoesNotFit, NothingToDo, StrategyAnswer
 from penstock.strategies.draft import Draft, check_new, most_instances
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
@@ -32,14 +32,14 @@ def instances_a_machine(placement: Placement, cluster: Cluster) -> int:
 
 def scale_out(
     load: Load, placement: Placement, cluster: Cluster, new_machines: Sequence[Machine], rules: Rules = PAPER
-) -> Outcome:
+) -> StrategyAnswer:
     """N_instances new instances a new machine, dealt to the new machines round robin."""
     return _scale_out(NAME, PaperProjection, load, placement, cluster, new_machines, rules)
 
 
 def scale_out_by_capacity(
     load: Load, placement: Placement, cluster: Cluster, new_machines: Sequence[Machine], rules: Rules = PAPER
-) -> Outcome:
+) -> StrategyAnswer:
     """The same rule on another projection, which knows what an operator could do and not only what it did."""
     return _scale_out(BY_CAPACITY, CapacityProjection, load, placement, cluster, new_machines, rules)
 
@@ -52,17 +52,19 @@ def _scale_out(
     cluster: Cluster,
     new_machines: Sequence[Machine],
     rules: Rules,
-) -> Outcome:
+) -> StrategyAnswer:
     check_new(cluster.machines, new_machines)
     if not new_machines:
         return NothingToDo(name, "no machine was added")
     draft = Draft(load, placement, rules)
     wanted = instances_a_machine(placement, cluster)
     if missing := sum(_too_many(draft, machine, wanted) for machine in new_machines):
-        return DoesNotFit(name, f"{wanted} instances a machine are more than the new machines' slots take", missing)
+        return DoesNotFit(
+            name, f"{wanted} instances a machine are more than the slots of the new machines take", missing
+        )
     projection = project(load, [placement.total(operator.name) for operator in load.operators], rules)
     most = np.array(most_instances(load, placement))
-    steps: list[Step] = []
+    steps: list[DecisionStep] = []
     for number in range(wanted * len(new_machines)):
         place = _target(load, projection, most)
         slot = draft.emptiest(new_machines[number % len(new_machines)])
@@ -71,15 +73,15 @@ def _scale_out(
         operator = load.operators[place].name
         figures = _figures(projection, place)
         steps.append(
-            Step(operator, slot, _reason(projection.congested[place], **figures), None, tuple(figures.items()))
+            DecisionStep(operator, slot, _reason(projection.congested[place], **figures), None, tuple(figures.items()))
         )
         draft.add(operator, slot)
         projection.give(place)
     if not steps:
-        return NothingToDo(name, "no operator can use another instance: all have as many as they have tasks")
+        return NothingToDo(name, "no operator can use another instance: all have as many instances as tasks")
     reason = f"{len(steps)} new instances on {len(new_machines)} new machines, {wanted} a machine as on the others"
     if len(steps) < wanted * len(new_machines):
-        reason += "; the rest is left out, because no operator can use one more"
+        reason += "; the rest is left out, because no operator can use another instance"
     return Decision(
         name, draft.placement(), tuple(steps), reason, added=tuple(new_machines), projected=projection.load()
     )
@@ -116,5 +118,5 @@ def _figures(projection: Projection, place: int) -> dict[str, float]:
 
 def _reason(congested: bool, ratio: float, etp: float, **_: float) -> str:
     if congested:
-        return f"congested (input / processing = {ratio:.2f}), and its ETP of {etp:.1%} is the highest of those"
-    return f"no congested operator can use one: a source gets it, that with the highest ETP ({etp:.1%})"
+        return f"it is congested (input / processing = {ratio:.2f}), and none of these has a higher ETP ({etp:.1%})"
+    return f"no congested operator can use it, so the source with the highest ETP ({etp:.1%}) gets it"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.cluster.model import Placement
-from penstock.strategies.mapping import NoRoom, Wanted
-from penstock.strategies.mapping.tasks import deal_tasks
+from penstock.extending import NoRoom, Placement, Wanted, deal_tasks
 
 
 class LastSlotFirst:

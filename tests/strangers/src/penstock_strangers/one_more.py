@@ -3,10 +3,8 @@ are. It asks once, and waits for what comes of it."""
 
 from __future__ import annotations
 
-from penstock.autoscaler.policy import View
-from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal
-from penstock.plans.requests import set_instances
-from penstock.topology.definition import Map
+from penstock import plans
+from penstock.extending import Answer, Map, Nothing, Prediction, Proposal, View
 
 
 class OneMore:
@@ -22,7 +20,7 @@ class OneMore:
         slots = dict(snapshot.placement.of(name))
         slots[min(slots)] += 1
         return Proposal(
-            set_instances(snapshot.placement, name, slots),
+            plans.set_instances(snapshot.placement, name, slots),
             reasons=(f"{waiting[name]} rows wait in front of {name}, more than anywhere else",),
             predictions=(Prediction("backlog_rows", 0.0, name),),
         )

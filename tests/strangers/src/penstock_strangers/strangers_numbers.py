@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.kinds import BadRow, Offset, Offsets, Range, SourceKind, SourcePlace
+from penstock.extending import BadRow, Offset, Offsets, Range, SourceKind, SourcePlace
 
 SCHEMA = pa.schema([("counter", pa.int32()), ("n", pa.int64())])
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pv
 
-from penstock.kinds import SinkKind, SinkPlace
+from penstock.extending import SinkKind, SinkPlace
 
 
 @dataclass(frozen=True)

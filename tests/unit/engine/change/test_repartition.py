@@ -34,7 +34,7 @@ class World:
         self.log("offsets", 4)
         self.log("commits", 4)
         self.catalog.publish("count", 4, [], "{}", {})
-        self.environment: Any = SimpleNamespace(
+        self.context: Any = SimpleNamespace(
             checkpoint=lambda operator: str(self.checkpoint),
             checkpoint_log=lambda operator: CheckpointLog.open(None, str(self.checkpoint)),  # type: ignore[arg-type]
             channels=SimpleNamespace(last_batch=self.catalog.last_batch, publish=self.catalog.publish),
@@ -45,7 +45,7 @@ class World:
             queries=SimpleNamespace(stopped=lambda operator: nullcontext()),
             host=SimpleNamespace(spark=None),
             catalog=self.catalog,
-            environment=self.environment,
+            context=self.context,
         )
 
     def log(self, log: str, batch: int) -> None:
@@ -80,7 +80,7 @@ def nothing_left_to_do(*words: object) -> None:
 
 
 def test_one_that_spark_has_not_begun_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "tasks it had" in failing(world, monkeypatch).hint
+    assert "tasks that it had" in failing(world, monkeypatch).hint
     assert under_way(world.catalog) is None
 
 
@@ -92,7 +92,7 @@ def test_one_that_spark_has_begun_or_done_is_finished_at_the_next_start(
     assert under_way(world.catalog) == ("count", 4)
     world.log("commits", 5)
     monkeypatch.setattr(rewriting, "repartition_state", nothing_left_to_do)
-    assert "was finished" in finish(None, world.environment, world.catalog)  # type: ignore[arg-type]
+    assert "was finished" in finish(None, world.context, world.catalog)  # type: ignore[arg-type]
     assert under_way(world.catalog) is None
     assert recorded_tasks(world.catalog) == {"count": 4}
     assert world.catalog.last_batch("count") == 5
@@ -100,6 +100,6 @@ def test_one_that_spark_has_begun_or_done_is_finished_at_the_next_start(
 
 def test_one_of_which_nothing_can_be_read_is_not_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where only Spark can open the checkpoint, and Spark is lost."""
-    world.environment.checkpoint = lambda operator: "s3a://only-spark/knows"
+    world.context.checkpoint = lambda operator: "s3a://only-spark/knows"
     failing(world, monkeypatch)
     assert under_way(world.catalog) == ("count", 4)

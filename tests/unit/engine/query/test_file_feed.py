@@ -23,7 +23,8 @@ from penstock.clock import run_time
 from penstock.cluster.model import Slot
 from penstock.engine.executor.readers import SourceReader
 from penstock.engine.message.shares import Bundle, Descriptor
-from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.engine.query.feeds import SourceFeed
+from penstock.engine.query.seats import Seats
 from penstock.errors import PenstockError
 from penstock.kinds import SourcePlace
 

@@ -10,7 +10,8 @@ import pytest
 from penstock import sources
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.engine.query.feeds import SourceFeed
+from penstock.engine.query.seats import Seats
 from penstock.kinds import SourcePlace, Unit
 
 BEGAN = 1_000.0

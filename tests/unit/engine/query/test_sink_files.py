@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from penstock import sources
 from penstock.channels.catalog import Catalog
-from penstock.engine.query import query as operator_query
-from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query import publisher
+from penstock.engine.query.frames import OperatorFrame
+from penstock.engine.query.micro_batches import MicroBatches
 from penstock.engine.query.staged_files import check_staged, finish_files
 from penstock.engine.run.opening import finish_sinks
 from penstock.errors import PenstockError
@@ -119,15 +121,17 @@ def test_a_replay_of_a_batch_that_was_published_gives_its_files_their_names(
     asks for the batch once more, which is not to run again."""
     file = writer.write([ROWS], "part-7-0")
     catalog.publish("out", 7, [], report_of(file).as_json(), {})
-    monkeypatch.setattr(operator_query, "check_batch", lambda *asked: None)  # it fits
+    monkeypatch.setattr(publisher, "check_batch", lambda *asked: None)  # it fits
     ended: list[int] = []
-    query = object.__new__(OperatorQuery)  # only what a replay asks for, without Spark
-    query.operator = SimpleNamespace(name="out")
-    query.feeds = []
-    query.intake = SimpleNamespace(ended=lambda work, busy: ended.append(work))
     channels = SimpleNamespace(last_batch=lambda name: 7, catalog=catalog)
-    query.environment = SimpleNamespace(channels=channels, checkpoint_log=lambda name: None)
-    assert not query.wants(7)
+    # Only what a replay asks for, without Spark.
+    chain: Any = [SimpleNamespace(name="out")]
+    context: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda name: None)
+    frame: Any = OperatorFrame(None, [])  # type: ignore[arg-type]
+    intake: Any = SimpleNamespace(ended=lambda work, busy: ended.append(work))
+    nothing: Any = None
+    batches = MicroBatches(chain, context, frame, intake, nothing, nothing)
+    assert not batches.wants(7)
     assert ended == [0]
     assert pq.read_table(file[1]).num_rows == 20
-    assert not query.wants(7), "again it changes nothing"
+    assert not batches.wants(7), "again it changes nothing"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from penstock import sinks
-from penstock.engine.query.frames import mark_of
+from penstock.engine.query.context import mark_of
 from penstock.engine.run.opening import clear_left_sinks
 from penstock.engine.state.ownership import Owner
 from penstock.sinks.function_sink import FunctionWriter

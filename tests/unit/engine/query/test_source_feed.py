@@ -9,8 +9,9 @@ import pytest
 
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.feeds import Seats, SourceFeed
+from penstock.engine.query.feeds import SourceFeed
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query.seats import Seats
 from penstock.kinds import Offset, Offsets, Range, Unit
 
 
@@ -50,7 +51,7 @@ def test_bundles_take_turns_only_where_there_are_fewer_ranges_than_bundles(count
     assert seats.batches == wanted
 
 
-def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> None:
+def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should(caplog: pytest.LogCaptureFixture) -> None:
     def gone() -> None:
         raise ConnectionError("the session is gone")
 
@@ -61,10 +62,15 @@ def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should() -> N
         raise OSError("a feed that cannot be closed")
 
     query: Any = object.__new__(OperatorQuery)
-    query.environment = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.context = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.operator = SimpleNamespace(name="rows")
     query.intake = SimpleNamespace(close=lambda: None, in_batch=False)
     query.query = SimpleNamespace(isActive=True, stop=gone)
     query.feeds = [SimpleNamespace(close=broken), SimpleNamespace(close=lambda: closed.append(1))]
     query._runs = True
     query.stop()
     assert closed == [0, 1]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "a feed that cannot be closed",
+        "the session is gone",
+    ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from penstock.channels.catalog import Catalog
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.run import arrangement
 from penstock.engine.run.arrangement import Arrangement
-from penstock.engine.run.run import Run
+from penstock.engine.run.starting_placement import StartingPlacement
 from penstock.running import Observed
 from penstock.topology.definition import TopologyDefinition
 
@@ -108,22 +106,25 @@ def test_what_is_seen_agrees_with_a_placement_or_not(seen: Observed, agrees: boo
     assert not Observed(1, 0.0, {B: 1}).agrees("s", PLANNED)
 
 
-def recorded_placement(catalog: Catalog, otherwise: Placement | None) -> Placement | None:
+def recorded_placement(
+    catalog: Catalog, otherwise: Placement | None, monkeypatch: pytest.MonkeyPatch
+) -> Placement | None:
     """Of a run whose mapping answers so to the question with chains the other way round; None is an error."""
 
-    def mapped(chains: bool) -> Placement:
+    def mapped(starting: StartingPlacement, chains: bool) -> Placement:
         if otherwise is None:
             raise PenstockError("SLOT_FULL", "it does not fit without chains.", "Give more machines or slots.")
         return otherwise
 
-    host = SimpleNamespace(cluster=CLUSTER)
-    run: Any = SimpleNamespace(definition=declared(), host=host, settings=Settings(), _mapped=mapped)
-    return Run._recorded_placement(run, catalog)
+    monkeypatch.setattr(StartingPlacement, "_mapped", mapped)
+    return StartingPlacement(declared(), CLUSTER, Settings()).recorded(catalog)
 
 
-def test_what_fits_only_with_chains_starts_again_where_it_was(catalog: Catalog) -> None:
-    assert recorded_placement(catalog, None) is None, "nothing is recorded, and nobody is asked"
+def test_what_fits_only_with_chains_starts_again_where_it_was(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert recorded_placement(catalog, None, monkeypatch) is None, "nothing is recorded, and nobody is asked"
     arrangement.record(catalog, declared(), PLANNED)
-    assert recorded_placement(catalog, None) == PLANNED
-    assert recorded_placement(catalog, Placement({}, {})) == PLANNED
-    assert recorded_placement(catalog, PLANNED) is None
+    assert recorded_placement(catalog, None, monkeypatch) == PLANNED
+    assert recorded_placement(catalog, Placement({}, {}), monkeypatch) == PLANNED
+    assert recorded_placement(catalog, PLANNED, monkeypatch) is None

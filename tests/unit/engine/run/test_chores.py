@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from penstock.engine.query import query as operator_query
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.run.chores import KEPT_BATCHES, PRUNED_BATCHES, Chores, Staging
+from penstock.engine.spark.descriptor_frames import DescriptorFrames
 from penstock.engine.spark.java_callbacks import PlacedSource
 from penstock.engine.spark.streams import ACTIVE_SECONDS, ActiveQueries
 from penstock.sinks.parquet_sink import STAGING, ParquetWriter
@@ -161,7 +163,7 @@ def test_a_query_that_runs_is_not_asked_and_one_that_ended_is(monkeypatch: pytes
     query, running = OperatorQuery(), {"q"}  # type: ignore[call-arg]
     query.failure, query.query, query._id = None, Query(), ""  # type: ignore[assignment]
     active = SimpleNamespace(has=lambda name: name in running)
-    query.environment = SimpleNamespace(streams=SimpleNamespace(active=active))  # type: ignore[assignment]
+    query.context = SimpleNamespace(streams=SimpleNamespace(active=active))  # type: ignore[assignment]
     failures: list[Exception] = []
     monkeypatch.setattr(query, "fail", failures.append)
     query.notice_end()
@@ -174,12 +176,10 @@ def test_a_query_that_runs_is_not_asked_and_one_that_ended_is(monkeypatch: pytes
 
 def test_an_answer_that_is_the_same_is_made_once() -> None:
     made: list[str] = []
-    internals: Any = SimpleNamespace(
-        _none="none", _option=SimpleNamespace(apply=lambda offset: f"some {offset}"), _offset_of=lambda text: text
-    )
-    internals._offset_of = lambda text: (made.append(text), text)[1]
+    java = MagicMock(none="none", some=lambda offset: f"some {offset}")
+    java.class_named.return_value.side_effect = lambda text: (made.append(text), text)[1]
     answers = iter([None, None, "1", "1", "1", "2"])
     feed: Any = SimpleNamespace(latest=lambda: next(answers), fail=lambda error: None)
-    source = PlacedSource(internals, "rows", feed, None)
+    source = PlacedSource(DescriptorFrames(java), "rows", feed, None)
     assert [source.getOffset() for _ in range(6)] == ["none", "none", "some 1", "some 1", "some 1", "some 2"]
     assert made == ["1", "2"]

@@ -39,8 +39,32 @@ def kept(failures: int, monkeypatch: pytest.MonkeyPatch, rounds: int = 0) -> Kee
     return keeper
 
 
-def test_a_sweep_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_fails_is_tried_again_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     kept(2, monkeypatch).check()
+    assert any("could not be deleted" in record.message and record.exc_info for record in caplog.records)
+
+
+def test_a_problem_with_mending_is_logged_once_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.01)
+    rounds, many = itertools.count(), threading.Event()
+
+    def mend() -> None:
+        if next(rounds) > 5:
+            many.set()
+        raise ConnectionError("the JVM is about to end")
+
+    keeper = Keeper(lambda: None, 3600, mend)
+    keeper.start()
+    assert many.wait(10)
+    keeper.stop()
+    keeper.check()
+    [record] = caplog.records
+    assert "looked after" in record.message
+    assert record.exc_info
 
 
 @pytest.mark.parametrize("name", keeping.FINAL)

@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Topology, sinks, sources
 from penstock.engine.run import queries
+from penstock.engine.run.gates import Gates
 from penstock.engine.run.keeping import Waits
 from penstock.engine.run.queries import Queries
 from penstock.errors import PenstockError
@@ -23,7 +24,7 @@ class FakeQuery:
 
     problems: ClassVar[list[Exception]] = []
 
-    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+    def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
         self.lost_executors = self.no_room = False
@@ -69,17 +70,17 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = SimpleNamespace(
         definition=topology.definition(),
         settings=Settings(query_restarts=1),
-        environment=None,
+        context=None,
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
-        paused=False,
-        draining=False,
         has_stopped=False,
         told=[],
     )
     made.happened = lambda kind, reason, *more: made.told.append(kind)
     made.queries = Queries(made)
+    made.gates = Gates(made)
+    made.query = lambda name: made.queries.by_operator[name]
     made.queries.start_all()
     made.queries.let_all_in()
     return made
@@ -153,7 +154,7 @@ def test_who_does_not_start_again_either_is_not_forgotten(run: Any) -> None:
 
 
 def test_a_source_that_is_started_again_while_all_ends_emits_nothing(run: Any) -> None:
-    run.draining = True
+    run.gates.draining = True
     for operator in ("rows", "out"):
         run.queries.start_again(operator)
     assert not run.queries.by_operator["rows"].is_open
@@ -161,10 +162,10 @@ def test_a_source_that_is_started_again_while_all_ends_emits_nothing(run: Any) -
 
 
 def test_one_that_is_held_gets_nothing_until_it_is_released(run: Any) -> None:
-    run.queries.held = {"out"}
+    run.gates.held = {"out"}
     run.queries.start_again("out")
     assert not run.queries.by_operator["out"].is_open
-    run.queries.release("out")
+    run.gates.release("out")
     assert run.queries.by_operator["out"].is_open
     run.queries.start_again("out")
     assert run.queries.by_operator["out"].is_open, "nobody closes it again behind its back"

@@ -19,7 +19,7 @@ from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.state_account import StateAccount, StateAccounts
 from penstock.engine.run import chaining, queries
-from penstock.engine.run.run import Run
+from penstock.engine.topology import SparkTopology
 from penstock.errors import PenstockError
 from penstock.plans.enacting import Status
 from penstock.plans.plan import Plan, SetInstances
@@ -86,7 +86,7 @@ class FakeQuery(OperatorQuery):
 
     while_starting: ClassVar[Callable[[FakeQuery], None] | None] = None
 
-    def __init__(self, operators: list[Any], environment: Any = None, seats: Any = None) -> None:
+    def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.chain = tuple(operators)
         self.operator = operators[0]
         self.failure = None
@@ -129,13 +129,13 @@ class FakeQuery(OperatorQuery):
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
     monkeypatch.setattr(queries, "OperatorQuery", FakeQuery)
     monkeypatch.setattr(FakeQuery, "while_starting", None)
     monkeypatch.setattr(HookedIntake, "before_pause", None)
     monkeypatch.setattr(HookedIntake, "before_open", None)
 
-    def run(source: Any = None, maps: Sequence[str] = (), chaining: str = "off") -> Run:
+    def run(source: Any = None, maps: Sequence[str] = (), chaining: str = "off") -> SparkTopology:
         topology = Topology("t")
         rows = topology.source("rows", source or sources.rate(1, sources.numbers()))
         for name in maps:
@@ -145,9 +145,9 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
             usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None, forget=lambda listener: None
         )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
-        made = Run(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
+        made = SparkTopology(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
         nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
-        made._environment = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
+        made._context = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
         made._watcher = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]
@@ -160,13 +160,13 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     return run
 
 
-def source_of(run: Run) -> FakeQuery:
+def source_of(run: SparkTopology) -> FakeQuery:
     query = run.queries.by_operator["rows"]
     assert isinstance(query, FakeQuery)
     return query
 
 
-def lose_executors(run: Run) -> None:
+def lose_executors(run: SparkTopology) -> None:
     source_of(run).fail(RuntimeError(LOST))
 
 
@@ -181,7 +181,9 @@ def beside(work: Callable[[], object]) -> tuple[Callable[[], None], threading.Th
     return hook, thread
 
 
-def test_a_pause_beside_a_query_that_is_being_replaced_pauses_the_new_one_too(make: Callable[..., Run]) -> None:
+def test_a_pause_beside_a_query_that_is_being_replaced_pauses_the_new_one_too(
+    make: Callable[..., SparkTopology],
+) -> None:
     run = make()
     lose_executors(run)
     # The new query has asked whether the sources are paused, and is about to do as it was told: they are not.
@@ -193,7 +195,9 @@ def test_a_pause_beside_a_query_that_is_being_replaced_pauses_the_new_one_too(ma
     assert not source_of(run).lets_rows_in
 
 
-def test_a_resume_beside_a_query_that_is_being_replaced_lets_the_new_one_go_on(make: Callable[..., Run]) -> None:
+def test_a_resume_beside_a_query_that_is_being_replaced_lets_the_new_one_go_on(
+    make: Callable[..., SparkTopology],
+) -> None:
     run = make()
     run.pause()
     lose_executors(run)
@@ -204,17 +208,17 @@ def test_a_resume_beside_a_query_that_is_being_replaced_lets_the_new_one_go_on(m
     assert source_of(run).lets_rows_in
 
 
-def test_a_drain_that_begins_while_a_source_is_let_in_again_keeps_it_shut(make: Callable[..., Run]) -> None:
+def test_a_drain_that_begins_while_a_source_is_let_in_again_keeps_it_shut(make: Callable[..., SparkTopology]) -> None:
     run = make()
     lose_executors(run)
     HookedIntake.before_open, ending = beside(run.begin_drain)
     run.queries.mend()
     ending.join(5)
-    assert run.draining
+    assert run.gates.draining
     assert not source_of(run).lets_rows_in
 
 
-def test_a_gate_that_is_closed_for_good_cannot_be_opened(make: Callable[..., Run]) -> None:
+def test_a_gate_that_is_closed_for_good_cannot_be_opened(make: Callable[..., SparkTopology]) -> None:
     run = make()
     query = source_of(run)
     query.intake.close()
@@ -222,7 +226,7 @@ def test_a_gate_that_is_closed_for_good_cannot_be_opened(make: Callable[..., Run
     assert not query.lets_rows_in
 
 
-def test_a_source_that_is_being_started_again_is_not_drained(make: Callable[..., Run]) -> None:
+def test_a_source_that_is_being_started_again_is_not_drained(make: Callable[..., SparkTopology]) -> None:
     """It has a batch to replay: what that emits is still to come."""
     run = make()
     lose_executors(run)
@@ -238,7 +242,7 @@ def test_a_source_that_is_being_started_again_is_not_drained(make: Callable[...,
     assert run.drained
 
 
-def test_a_source_that_spark_drives_is_not_started_again_while_all_ends(make: Callable[..., Run]) -> None:
+def test_a_source_that_spark_drives_is_not_started_again_while_all_ends(make: Callable[..., SparkTopology]) -> None:
     run = make(sources.dataframe(lambda spark: spark, schema="id long"))
     lose_executors(run)
     run.begin_drain()
@@ -246,7 +250,9 @@ def test_a_source_that_spark_drives_is_not_started_again_while_all_ends(make: Ca
     assert not source_of(run).lets_rows_in
 
 
-def test_a_drain_that_begins_while_a_source_that_spark_drives_is_started_stops_it(make: Callable[..., Run]) -> None:
+def test_a_drain_that_begins_while_a_source_that_spark_drives_is_started_stops_it(
+    make: Callable[..., SparkTopology],
+) -> None:
     run = make(sources.dataframe(lambda spark: spark, schema="id long"))
     lose_executors(run)
     hook, ending = beside(run.begin_drain)
@@ -260,7 +266,7 @@ def test_a_drain_that_begins_while_a_source_that_spark_drives_is_started_stops_i
 
 
 def test_one_that_fails_between_two_looks_is_mended_and_not_reported(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was well when somebody asked whether it can be mended, and had lost its executors a moment later."""
     run = make()
@@ -278,7 +284,9 @@ def test_one_that_fails_between_two_looks_is_mended_and_not_reported(
     assert query.lost_executors
 
 
-def test_a_failure_is_never_seen_without_its_kind(make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_never_seen_without_its_kind(
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever sees that a query has failed also sees whether executors were lost: else it would be taken for its own
     fault, and end the topology."""
     run = make()
@@ -297,7 +305,19 @@ def test_a_failure_is_never_seen_without_its_kind(make: Callable[..., Run], monk
     assert all(seen)
 
 
-def test_nothing_is_started_again_once_the_run_has_stopped(make: Callable[..., Run]) -> None:
+def test_failures_after_the_first_are_only_logged(
+    make: Callable[..., SparkTopology], caplog: pytest.LogCaptureFixture
+) -> None:
+    query = source_of(make())
+    with caplog.at_level("INFO", "penstock"):
+        query.fail(RuntimeError(LOST))
+        first = query.failure
+        query.fail(RuntimeError("its consequence"))
+    assert query.failure is first
+    assert ["its consequence" in record.message for record in caplog.records] == [True]
+
+
+def test_nothing_is_started_again_once_the_run_has_stopped(make: Callable[..., SparkTopology]) -> None:
     run = make()
     run.has_stopped = True
     with pytest.raises(PenstockError) as error:
@@ -305,7 +325,9 @@ def test_nothing_is_started_again_once_the_run_has_stopped(make: Callable[..., R
     assert error.value.name == "STOPPING"
 
 
-def test_a_run_that_was_drained_before_it_is_stopped_has_delivered_everything(make: Callable[..., Run]) -> None:
+def test_a_run_that_was_drained_before_it_is_stopped_has_delivered_everything(
+    make: Callable[..., SparkTopology],
+) -> None:
     """`penstock run` waits by itself, and then stops at once: the event said that rows were still on their way."""
     run = make()
     run.begin_drain()
@@ -316,14 +338,14 @@ def test_a_run_that_was_drained_before_it_is_stopped_has_delivered_everything(ma
     assert run.how_it_ended == "everything had reached the sinks"
 
 
-def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., Run]) -> None:
+def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., SparkTopology]) -> None:
     run = make()
     assert not run.stop(drain=False)
     assert run.how_it_ended == "rows were still on their way, and are kept"
 
 
 def test_a_run_of_which_nobody_knows_what_is_inside_does_not_claim_that_everything_arrived(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make()
     monkeypatch.setattr(run, "unknown_inside", lambda: ["windows"])
@@ -349,11 +371,13 @@ class Ended:
         self.isActive = False
 
 
-def test_what_the_last_batch_of_a_query_dropped_is_counted_when_it_is_stopped(make: Callable[..., Run]) -> None:
+def test_what_the_last_batch_of_a_query_dropped_is_counted_when_it_is_stopped(
+    make: Callable[..., SparkTopology],
+) -> None:
     """It was read of when Spark asked for the next batch, which the next query has."""
     query = source_of(make())
     told: list[StateAccount] = []
-    query.environment = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
+    query.context = SimpleNamespace(settings=Settings())  # type: ignore[assignment]
     query.query = Ended()  # type: ignore[assignment]
     query.accounts = StateAccounts("append", told.append)
     query.accounts.published(7, None, 0, is_new=True)
@@ -375,7 +399,7 @@ class Meta:
 
 
 def split_on_a_full_disk(
-    run: Run, apart: str, monkeypatch: pytest.MonkeyPatch, full: Sequence[str] = ()
+    run: SparkTopology, apart: str, monkeypatch: pytest.MonkeyPatch, full: Sequence[str] = ()
 ) -> tuple[Status, list[str]]:
     """Have an operator placed apart from the chain that it is in. The query of "out" finds no room when it is started,
     nor do the named values of the catalog. Then there is room again, and whoever looks after queries looks."""
@@ -398,13 +422,13 @@ def split_on_a_full_disk(
     return outcome.status, told
 
 
-def those_that_run(run: Run) -> set[str]:
+def those_that_run(run: SparkTopology) -> set[str]:
     queries = {name: query for name, query in run.queries.by_operator.items() if isinstance(query, FakeQuery)}
     return {name for name, query in queries.items() if query.active and query.lets_rows_in}
 
 
 def test_all_parts_of_a_chain_that_is_split_on_a_full_disk_run_in_the_end(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last part did not start, and those before it were not tried: nobody knew of them."""
     run = make(maps=["m"], chaining="on")
@@ -417,7 +441,7 @@ def test_all_parts_of_a_chain_that_is_split_on_a_full_disk_run_in_the_end(
 
 
 def test_a_roll_back_that_cannot_be_recorded_leaves_no_operator_behind(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make(chaining="on")
     assert run.chaining.chains == (("rows", "out"),)
@@ -426,11 +450,11 @@ def test_a_roll_back_that_cannot_be_recorded_leaves_no_operator_behind(
     assert status is Status.ROLLED_BACK
     assert run.placement == before
     assert those_that_run(run) == {"rows", "out"}
-    assert any("not recorded" in one and "disk is full" in one for one in told)
+    assert any("could not be recorded" in one and "disk is full" in one for one in told)
 
 
 def test_a_roll_back_asks_for_what_ran_before_even_if_a_chain_cannot_be_split_for_it(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make(chaining="on")
     run._catalog = Meta()  # type: ignore[assignment]

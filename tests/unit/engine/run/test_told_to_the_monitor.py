@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
-from penstock.channels.log import Backlog
+from penstock.channels.log import ChannelBacklog
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.intake import Turn
 from penstock.engine.run.watcher import Watched, Watcher
@@ -18,7 +18,7 @@ from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import Levels, Sample
 from penstock.settings import Settings
 
-WAITING = Backlog(40, 320, 90.0)
+WAITING = ChannelBacklog(40, 320, 90.0)
 
 
 class Recorder(Monitor):

@@ -108,12 +108,15 @@ def test_an_executor_that_is_not_listed_yet_is_looked_at_again(slots: Slots, spa
     assert slots.executor(B).id == "2"
 
 
-def test_an_executor_that_cannot_be_warmed_is_not_used(slots: Slots, spark: FakeSpark) -> None:
+def test_an_executor_that_cannot_be_warmed_is_not_used_and_leaves_a_trace(
+    slots: Slots, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+) -> None:
     spark.now[1] = Executor("2", "b", 4)
     spark.fails_to_warm = {"2"}
     slots.look()
     warmed(slots)
     assert slots.usable() == {A}
+    assert "executor 2 of b/0 could not be warmed: RuntimeError: it is gone" in caplog.text
     spark.fails_to_warm = set()
     slots.look()
     warmed(slots)

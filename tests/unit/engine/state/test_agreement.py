@@ -173,9 +173,9 @@ def test_the_rewriting_of_state_is_entered_once(state: State, tmp_path: Path) ->
     readers, writers = {"rows.rows": ["out"]}, {"rows.rows": "rows"}
     channels = Channels(state.catalog, SegmentStore(str(tmp_path)), readers, writers, Bound(100, 100))
     log = CheckpointLog.open(None, str(state.checkpoints / "out"))
-    environment: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda operator: log)
+    context: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda operator: log)
     for _ in range(2):
-        enter_rewriting(environment, "out")
+        enter_rewriting(context, "out")
         assert channels.last_batch("out") == 1
         state.check()
 

@@ -81,7 +81,7 @@ def test_a_folder_whose_catalog_is_another_is_refused(folder: Folder) -> None:
     claim(folder.path, *folder.check("words"), [])
     folder.opened.pop().close()
     (folder.path / "catalog.sqlite").unlink()
-    assert "not of the same state" in refused(folder, "words").message
+    assert "do not belong together" in refused(folder, "words").message
 
 
 def test_a_location_that_is_shared_has_a_folder_for_every_owner() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Topology, sinks, sources
-from penstock.engine.state.shape import channels_read, contents, shape_of
+from penstock.engine.state.shape import channel_shapes, channels_read, shape_of
 from penstock.engine.state.succession import OldState, Succession, decide
 
 PLAN = {"spark": "4.3.0", "stateful": ["Aggregate(word) count(1)"]}
@@ -87,8 +87,8 @@ def refused(found: Succession) -> list[str]:
 
 
 def test_the_channels_of_a_shape_are_those_of_the_layout() -> None:
-    assert set(contents(OLD.shape)) == {"lines.out", "split.out", "split.out.to.clean", "count.out", "clean.out"}
-    by_key = contents(OLD.shape)["split.out.to.clean"]
+    assert set(channel_shapes(OLD.shape)) == {"lines.out", "split.out", "split.out.to.clean", "count.out", "clean.out"}
+    by_key = channel_shapes(OLD.shape)["split.out.to.clean"]
     assert (by_key.producer, by_key.split, by_key.readers) == ("split", ("by word", 4), ("clean",))
 
 

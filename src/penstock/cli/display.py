@@ -1,4 +1,4 @@
-"""What is shown of a run at one moment: plain values, drawn as a table or as a line. Loads nothing that runs."""
+"""What the command line shows of a running topology at one moment: plain values, drawn as a table or as a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class OperatorView:
+class OperatorDisplay:
     name: str
     kind: str
     #: Slot -> instances.
@@ -32,15 +32,15 @@ class OperatorView:
 
 
 @dataclass(frozen=True)
-class View:
+class Display:
     topology: str
     cluster: str
     elapsed: float
-    #: How long it is to run; None is until it ends or is stopped.
+    #: For how many seconds the topology is to run; None means until it ends or is stopped.
     seconds: float | None
-    operators: tuple[OperatorView, ...]
+    operators: tuple[OperatorDisplay, ...]
     unplaced_because: str
-    #: What a stop waits for; empty while it runs.
+    #: What the stop of the topology waits for; empty while it runs.
     stopping: str = ""
 
     @property
@@ -48,16 +48,16 @@ class View:
         return [one.name for one in self.operators if one.throttled and one.kind == "source"]
 
 
-def view_from(status: Mapping[str, Any]) -> View:
-    """The same of a run in another process, from its status."""
+def display_from(status: Mapping[str, Any]) -> Display:
+    """The display of a topology that runs in another process, from its status."""
     sinks = {sink["name"]: sink for sink in status["sinks"]}
-    return View(
+    return Display(
         topology=status["topology"],
         cluster=status["cluster"],
         elapsed=status["seconds"],
         seconds=None,
         operators=tuple(
-            OperatorView(
+            OperatorDisplay(
                 name=one["name"],
                 kind=one["kind"],
                 places=one["placement"],

@@ -1,15 +1,15 @@
-"""A run of this process, as it is shown."""
+"""The display of a topology that runs in this process."""
 
 from __future__ import annotations
 
-from penstock.cli.view import OperatorView, View
+from penstock.cli.display import Display, OperatorDisplay
 from penstock.clock import run_time
 from penstock.running import RunningTopology
 from penstock.topology.definition import Operator, Sink, Source
 
 
-def view_of(run: RunningTopology, cluster: str, seconds: float | None, stopping: str = "") -> View:
-    return View(
+def display_of(run: RunningTopology, cluster: str, seconds: float | None, stopping: str = "") -> Display:
+    return Display(
         topology=run.definition.name,
         cluster=cluster,
         elapsed=run_time() - run.started_at,
@@ -21,14 +21,14 @@ def view_of(run: RunningTopology, cluster: str, seconds: float | None, stopping:
 
 
 def waiting_rows(run: RunningTopology) -> int:
-    """Rows that are on their way: what a stop that drains waits for."""
+    """How many rows are on their way to the sinks: a stop that drains waits for them."""
     return sum(run.backlog(one.name) for one in run.definition.operators if not isinstance(one, Source))
 
 
-def _operator(run: RunningTopology, operator: Operator) -> OperatorView:
+def _operator(run: RunningTopology, operator: Operator) -> OperatorDisplay:
     name, rates = operator.name, run.statistics.rates(operator.name)
     latency = run.statistics.recent_latency(name) if isinstance(operator, Sink) else None
-    return OperatorView(
+    return OperatorDisplay(
         name=name,
         kind=operator.kind,
         places={slot.name: count for slot, count in sorted(run.placements.planned.of(name).items())},

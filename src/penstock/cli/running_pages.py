@@ -1,4 +1,4 @@
-"""How a running topology, its history and what is asked of it are shown to people."""
+"""Pages for people: running topologies, their status, history, events and operations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from penstock.api.discovery import Running
+from penstock.cli.display import display_from
 from penstock.cli.live import live_table
 from penstock.cli.numbers import NOTHING, plural, seconds
 from penstock.cli.screen import PLAIN_WIDTH
-from penstock.cli.view import view_from
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLOT_WIDTH = 40
@@ -48,7 +48,7 @@ def print_running(running: Sequence[Running], now: float) -> None:
 
 def print_status(status: Json) -> None:
     console = _console()
-    console.print(live_table(view_from(status)))
+    console.print(live_table(display_from(status)))
     table = _table(
         "machine", "slot", "cores", "instances", "utilisation", numbers=("cores", "instances", "utilisation")
     )
@@ -76,7 +76,7 @@ def event_line(event: Json) -> str:
 
 def print_history(answer: Json, metrics: Sequence[str]) -> None:
     if not answer["series"]:
-        click.echo("Nothing was written down in this time yet.")
+        click.echo("Nothing was measured in this time.")
         return
     span = answer["until"] - answer["since"]
     table = _table(
@@ -148,14 +148,14 @@ def print_explanation(answer: Json) -> None:
         machines.add_row(one["name"], str(one["instances"]), f"{one['etp_sum']:.3f}")
     console.print(machines)
     console.print()
-    streams = _table("stream", "its ends run")
+    streams = _table("stream", "its operators run")
     for one in answer["streams"]:
-        streams.add_row(one["name"], "as one" if one["chained"] else f"apart: {one['reason']}")
+        streams.add_row(one["name"], "as one chain" if one["chained"] else f"apart: {one['reason']}")
     console.print(streams)
 
 
 def print_proposal(answer: Json) -> None:
-    """What would be done."""
+    """Print what a dry run would have done."""
     plan = answer["plan"]
     click.echo(f"{answer['action']} would do this: {plan['reason']}")
     _print_plan(answer)
@@ -190,12 +190,12 @@ def print_operation(operation: Json) -> None:
 
 @contextmanager
 def waiting(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """A bar that shows that something is being waited for, and what; nothing where nobody looks."""
+    """Show a bar with a text while the command waits. Where standard error is no terminal, show nothing."""
     console = Console(stderr=True, highlight=False)
     if as_json or not console.is_terminal:
         yield lambda text: None
         return
     columns = (BarColumn(pulse_style="cyan"), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("asked for", total=None)
+        task = progress.add_task("waiting for an answer", total=None)
         yield lambda text: progress.update(task, description=text)

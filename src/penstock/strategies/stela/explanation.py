@@ -1,4 +1,4 @@
-"""Why a strategy would decide as it does: the load seen with Stela's eyes, as values, as JSON and in words."""
+"""The load as Stela sees it, which explains its decisions: as values, as JSON and in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.strategies.stela.scale_in import etp_sum
 
 
 @dataclass(frozen=True)
-class OperatorView:
+class OperatorExplanation:
     name: str
     instances: int
     input: float
@@ -36,7 +36,7 @@ class OperatorView:
 
 
 @dataclass(frozen=True)
-class MachineView:
+class MachineExplanation:
     name: str
     instances: int
     etp_sum: float
@@ -46,13 +46,14 @@ class MachineView:
 
 
 @dataclass(frozen=True)
-class View:
-    """All that Stela knows: operators in topological order, machines in the order in which they would go."""
+class Explanation:
+    """All that Stela decides on: operators in topological order, machines in the order in which it would remove
+    them."""
 
     alpha: float
     throughput: float
-    operators: tuple[OperatorView, ...]
-    machines: tuple[MachineView, ...]
+    operators: tuple[OperatorExplanation, ...]
+    machines: tuple[MachineExplanation, ...]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -69,12 +70,12 @@ class View:
         return "\n".join([head, "", *map(str, self.operators), "", *map(str, self.machines)])
 
 
-def view(load: Load, placement: Placement, cluster: Cluster, rules: Rules = PAPER) -> View:
+def explained(load: Load, placement: Placement, cluster: Cluster, rules: Rules = PAPER) -> Explanation:
     ratio = ratios(load)
     congested = [value > rules.alpha for value in ratio]
     shares, sets = etp(load, congested), reachable_sinks(load, congested)
     operators = tuple(
-        OperatorView(
+        OperatorExplanation(
             operator.name,
             placement.total(operator.name),
             load.inputs[place],
@@ -88,7 +89,7 @@ def view(load: Load, placement: Placement, cluster: Cluster, rules: Rules = PAPE
     )
     by_name = {operator.name: operator.etp for operator in operators}
     machines = tuple(
-        MachineView(
+        MachineExplanation(
             machine.name,
             sum(slots.get(slot, 0) for slots in placement.instances.values() for slot in machine.slots),
             etp_sum(machine, placement.instances, by_name),
@@ -96,4 +97,4 @@ def view(load: Load, placement: Placement, cluster: Cluster, rules: Rules = PAPE
         for machine in cluster.machines
     )
     machines = tuple(sorted(machines, key=lambda machine: (machine.etp_sum, machine.instances)))
-    return View(rules.alpha, load.throughput, operators, machines)
+    return Explanation(rules.alpha, load.throughput, operators, machines)

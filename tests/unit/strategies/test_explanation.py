@@ -6,9 +6,9 @@ import json
 
 from loads import CLUSTER, FIGURE_2, load, machine, placed
 
-from penstock.strategies.decision import outcome_as_json
+from penstock.strategies.decision import answer_as_json
 from penstock.strategies.rules import Rules
-from penstock.strategies.stela.explain import view
+from penstock.strategies.stela.explanation import explained
 from penstock.strategies.stela.scale_in import scale_in
 from penstock.strategies.stela.scale_out import scale_out
 
@@ -16,7 +16,7 @@ RULES = Rules(alpha=1)
 
 
 def test_every_operator_and_machine_with_its_figures() -> None:
-    seen = view(FIGURE_2, placed(FIGURE_2), CLUSTER, RULES)
+    seen = explained(FIGURE_2, placed(FIGURE_2), CLUSTER, RULES)
     three = seen.operators[2]
     assert (three.name, three.input, three.processing, three.ratio, three.congested) == ("3", 3000, 1500, 2, True)
     assert three.sinks == ("7", "8")
@@ -29,7 +29,7 @@ def test_every_operator_and_machine_with_its_figures() -> None:
 
 def test_it_is_json() -> None:
     stuck = load("s-t:10", {"s": 10, "t": 0})
-    text = json.dumps(view(stuck, placed(stuck), CLUSTER).as_json(), allow_nan=False)
+    text = json.dumps(explained(stuck, placed(stuck), CLUSTER).as_json(), allow_nan=False)
     assert json.loads(text)["operators"][1]["ratio"] is None
     assert json.loads(text)["operators"][1]["congested"]
 
@@ -42,7 +42,7 @@ def test_every_step_says_why() -> None:
         (scale_in(FIGURE_2, before, CLUSTER, 2, RULES), "does_not_fit"),
         (scale_in(FIGURE_2, before, CLUSTER, 0, RULES), "nothing_to_do"),
     ):
-        data = json.loads(json.dumps(outcome_as_json(outcome), allow_nan=False))
+        data = json.loads(json.dumps(answer_as_json(outcome), allow_nan=False))
         assert data["outcome"] == kind
         assert data["reason"] == outcome.reason
         for step in data.get("steps", []):

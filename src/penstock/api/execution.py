@@ -1,0 +1,116 @@
+"""From a proposal to its end: Penstock checks a proposal, queues it as an operation, carries its plan out, begins again
+after a fault, and tells every part of that as an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.api.decisions import Propose
+from penstock.api.operations import Operation, Operations
+from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
+from penstock.autoscaler.effect import Effects, EndedOperation
+from penstock.autoscaler.policy import Fate
+from penstock.errors import PenstockError
+from penstock.monitor.events import EventKind
+from penstock.plans.enacting import Outcome, Status
+from penstock.plans.plan import Plan
+from penstock.running import RunningTopology
+
+#: How many seconds the end of a topology waits for a plan that a program carries out itself.
+CLOSING = 5.0
+POLL = 0.05
+Json = dict[str, Any]
+
+
+class Execution:
+    """The operations of one running topology. Any thread may ask for one; they are carried out one after the other."""
+
+    def __init__(self, run: RunningTopology) -> None:
+        self._run = run
+        self._changes = run.changes
+        self._effects = Effects(run)
+        self.operations = Operations(self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
+
+    def close(self) -> None:
+        """Roll back the operation that is under way, and accept no other: before the run is stopped. A plan that a
+        program carries out itself is rolled back too, if that takes no longer than CLOSING seconds."""
+        self.operations.close()
+        deadline = time.monotonic() + CLOSING
+        while self._changes.step and time.monotonic() < deadline:
+            self._changes.cancel()  # again and again: a plan that is only being checked may begin later
+            time.sleep(POLL)
+        self._effects.close()
+
+    def submit(self, action: str, arguments: Mapping[str, Any], propose: Propose, who: str = "somebody") -> Json:
+        """Queue an operation; `who` asked for it. What cannot be done is refused with a named error."""
+        event = self._run.happened(EventKind.REQUEST, f"{who} asked for this", action, fields=arguments)
+        try:
+            if self.operations.current is None:
+                # No operation is in the way: a plan that cannot run is refused here and now, not later in the queue.
+                self._changes.leads_to(propose().plan)
+            return self.operations.submit(action, arguments, propose, str(event.id)).as_json()
+        except PenstockError as refusal:
+            self._refused(refusal, action, str(event.id))
+            raise
+
+    def dry_run(self, action: str, arguments: Mapping[str, Any], propose: Propose) -> Json:
+        """The proposal and where its plan leads. Nothing changes."""
+        proposal = propose()
+        target = self._changes.leads_to(proposal.plan)
+        return {
+            "action": action,
+            "arguments": dict(arguments),
+            "dry_run": True,
+            **proposal_as_json(proposal),
+            "leads_to": placement_as_json(target.placement)
+            | {"machines": [machine_as_json(machine) for machine in target.cluster.machines]},
+        }
+
+    def carry_out(self, operation: Operation) -> Outcome:
+        """Carry out the plan of an operation whose turn has come."""
+        run, proposal, cause = self._run, operation.proposal, operation.cause
+        assert proposal is not None
+        if proposal.strategy:
+            fields = {"decision": dict(proposal.decision), "note": proposal.note}
+            run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, fields)
+        if not proposal.plan:
+            return Outcome(proposal.plan, Status.NOTHING, proposal.plan.reason)
+        outcome = self._attempted(operation, proposal.plan)
+        what = "; ".join(str(action) for action in outcome.plan.actions)
+        text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
+        if outcome.status is Status.ROLLED_BACK:
+            text = f"{text}; because {outcome.reason}"
+        run.happened(EventKind.ACTION, text, operation.action, cause, outcome_as_json(outcome))
+        return outcome
+
+    def _attempted(self, operation: Operation, plan: Plan) -> Outcome:
+        """A fault in the middle of an operation aborts it, and the operation begins again (Stela, section III-B). It
+        keeps its plan, because the plan was decided on what was measured before the fault. If the plan cannot run any
+        more, the operation ends as rolled back."""
+        if operation.cancelled:
+            return Outcome(plan, Status.ROLLED_BACK, "CANCELLED: the operation had not begun", error="CANCELLED")
+        outcome = self._changes.carry_out(plan)
+        for _ in range(1, self._run.settings.scaling_attempts):
+            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or operation.cancelled:
+                break
+            text = f"the operation was rolled back and begins again: {outcome.reason}"
+            self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, outcome_as_json(outcome))
+            try:
+                outcome = self._changes.carry_out(plan)
+            except PenstockError as refusal:
+                return replace(outcome, reason=f"{outcome.reason}; and the operation cannot begin again: {refusal}")
+        return outcome
+
+    def _ended(self, operation: Operation) -> None:
+        if operation.state is Fate.DONE and operation.began_at is not None:
+            self._effects.ended(
+                EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
+            )
+        if operation.error is not None:
+            self._refused(operation.error, operation.action, operation.cause)
+
+    def _refused(self, refusal: PenstockError, action: str, cause: str) -> None:
+        self._run.happened(EventKind.VETO, str(refusal), action, cause, {"error": refusal.name})

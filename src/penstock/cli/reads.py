@@ -1,0 +1,197 @@
+"""Commands that show a running topology and change nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from penstock.api.discovery import Phase, Running, all_running, find
+from penstock.cli.commands import JSON, CommandResult, penstock
+from penstock.cli.connection import TOPOLOGY, connected
+from penstock.cli.durations import DURATION
+from penstock.clock import wall_time
+from penstock.errors import PenstockError
+
+#: How many seconds one request waits for the next event.
+LONG_POLL = 10.0
+Json = dict[str, Any]
+
+
+@penstock.command()
+@JSON
+def ps(as_json: bool) -> CommandResult:
+    """List the topologies that you run."""
+    from penstock.cli.running_pages import print_running
+
+    running = all_running()
+    if as_json:
+        # The token stays where it is: what is printed is copied into chats and logs.
+        shown = [{key: value for key, value in vars(one).items() if key != "token"} for one in running]
+        return CommandResult(answer={"running": shown})
+    print_running(running, wall_time())
+    return CommandResult()
+
+
+@penstock.command()
+@TOPOLOGY
+@JSON
+def status(name: str | None, as_json: bool) -> CommandResult:
+    """Show what runs where, how fast each operator is, and how many rows wait."""
+    from penstock.cli.running_pages import print_status
+
+    running = find(name)
+    if running.phase is not Phase.RUNNING:
+        return _not_running(running, as_json)
+    with connected(name) as client:
+        answer = client.get("status")
+    if as_json:
+        return CommandResult(answer=answer)
+    print_status(answer)
+    return CommandResult()
+
+
+def _not_running(running: Running, as_json: bool) -> CommandResult:
+    """The status of a topology that cannot be asked yet, or cannot be asked any more."""
+    seconds = time.time() - running.started_at
+    if as_json:
+        shown = {"topology": running.topology, "pid": running.pid, "state": str(running.phase), "how": running.how}
+        return CommandResult(answer={**shown, "started_at": running.started_at, "seconds": seconds})
+    since = f", for {seconds:.0f} s so far" if running.phase is Phase.STARTING else ""
+    click.echo(f"{running.label} is {running.phase}{since}. {running.how}".rstrip())
+    return CommandResult()
+
+
+@penstock.command()
+@TOPOLOGY
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds. [default: at Ctrl-C]"
+)
+@JSON
+def top(name: str | None, seconds: float | None, as_json: bool) -> CommandResult:
+    """Watch a topology from another terminal, until it ends or Ctrl-C. With --json, print one object a second."""
+    label = find(name).label
+    statuses = _statuses(label, seconds)
+    if as_json:
+        return CommandResult(stream=statuses)
+    from penstock.cli.display import display_from
+    from penstock.cli.screen import open_console, open_screen
+
+    console = open_console()
+    with open_screen(console, as_json=False) as screen:
+        for answer in statuses:
+            screen.show(display_from(answer))
+    if not any(one.label == label and one.phase is Phase.RUNNING for one in all_running()):
+        console.print(f"{label} is over")
+    return CommandResult()
+
+
+def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
+    """One status a second, until the topology has ended."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with connected(label) as client:
+        while deadline is None or time.monotonic() < deadline:
+            try:
+                yield client.get("status")
+            except PenstockError as problem:
+                if problem.name == "UNREACHABLE":
+                    return
+                raise
+            time.sleep(1.0)
+
+
+@penstock.command()
+@TOPOLOGY
+@click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl-C.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show events above this id.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=1000,
+    help="With --json, print at most so many events; without it, ask for so many at once.",
+)
+@JSON
+def events(name: str | None, follow: bool, after: int, limit: int, as_json: bool) -> CommandResult:
+    """List what happened: decisions, vetoes, actions, faults, recoveries. With -f and --json, one object a line."""
+    from penstock.cli.running_pages import event_line
+
+    if as_json and not follow:
+        with connected(name) as client:
+            return CommandResult(answer=client.get("events", after=after, limit=limit))
+    found = _events(name, after, limit, follow)
+    if as_json:
+        return CommandResult(stream=found)
+    for event in found:
+        click.echo(event_line(event))
+    return CommandResult()
+
+
+def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[Json]:
+    with connected(name) as client:
+        while True:
+            try:
+                answer = client.get("events", after=after, limit=limit, wait=LONG_POLL if follow else None)
+            except PenstockError as problem:
+                if follow and problem.name == "UNREACHABLE":
+                    return
+                raise
+            yield from answer["events"]
+            after = answer["next"]
+            if not follow and len(answer["events"]) < limit:
+                return
+
+
+@penstock.command()
+@click.argument("metrics", nargs=-1, metavar="METRIC...")
+@TOPOLOGY
+@click.option(
+    "--by",
+    type=click.Choice(["operator", "slot", "stream"]),
+    default="operator",
+    help="Show one series for each of these.",
+)
+@click.option("--operator", help="Only show this operator.")
+@click.option("--since", type=DURATION, default="10m", show_default=True, help="Begin so long ago: 90s, 10m, 2h, 1d.")
+@click.option(
+    "--points", type=click.IntRange(min=1, max=20_000), default=500, help="Show about so many points in each series."
+)
+@JSON
+def history(
+    *,
+    metrics: tuple[str, ...],
+    name: str | None,
+    by: str,
+    operator: str | None,
+    since: float,
+    points: int,
+    as_json: bool,
+) -> CommandResult:
+    """Plot what was measured; docs/metrics.md lists the metrics. [default: rate utilisation backlog_rows]"""
+    from penstock.cli.running_pages import print_history
+
+    wanted = list(metrics or ("rate", "utilisation", "backlog_rows"))
+    with connected(name) as client:
+        asked = {"metric": wanted, "since": wall_time() - since, "by": by, "operator": operator, "points": points}
+        answer = client.get("history", **asked)
+    if as_json:
+        return CommandResult(answer=answer)
+    print_history(answer, wanted)
+    return CommandResult()
+
+
+@penstock.command()
+@TOPOLOGY
+@click.option("--alpha", type=click.FloatRange(min=0, min_open=True), help="An operator is congested above this ratio.")
+@JSON
+def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResult:
+    """Show the load as Stela sees it: congestion and ETP of every operator, ETPSum of every machine."""
+    from penstock.cli.running_pages import print_explanation
+
+    with connected(name) as client:
+        answer = client.get("explain", alpha=alpha)
+    if as_json:
+        return CommandResult(answer=answer)
+    print_explanation(answer)
+    return CommandResult()

@@ -1,0 +1,124 @@
+"""A batch is published once and reported once, whatever runs it; its reports are those of every operator in a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import Topology, sinks, sources
+from penstock.channels.catalog import Catalog
+from penstock.channels.layout import channels_of
+from penstock.channels.log import Bound, Channels
+from penstock.channels.segments import SegmentStore
+from penstock.engine.query import publisher
+from penstock.engine.query.batch_reports import FinishedBatch, born_of, reports_of
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.publisher import Publisher
+from penstock.monitor.report import BatchReport, BundleReport
+from penstock.topology.definition import TopologyDefinition
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def declared() -> TopologyDefinition:
+    topology = Topology("t")
+    rows = topology.source("rows", sources.rate(1, sources.numbers()))
+    kept = topology.map("kept", same, inputs=rows, schema="id long, value double")
+    topology.sink("out", sinks.noop(), inputs=kept)
+    return topology.definition()
+
+
+DEFINITION = declared()
+CHAIN = [DEFINITION.operator("kept"), DEFINITION.operator("out")]
+[INPUT] = [name for name, channel in channels_of(DEFINITION).items() if channel.producer == "rows"]
+
+
+def bundle(operator: str, partition: int, rows: int, busy: float) -> BundleReport:
+    fields: dict[str, Any] = {"slot": "a/0", "instances": 1, "executor": None, "host": "", "pid": 0, "bytes_in": 0}
+    times = {"busy": busy, "busy_total": busy, "cpu": 0.0, "seconds": busy, "born_from": 5.0, "born_to": 6.0}
+    return BundleReport(**fields, **times, operator=operator, partition=partition, rows_in=rows, rows_out={"out": rows})
+
+
+def finished(number: int) -> FinishedBatch:
+    bundles = (bundle("kept", 0, 6, 1.0), bundle("out", 0, 6, 2.0), bundle("kept", 1, 4, 0.5), bundle("out", 1, 4, 0.5))
+    return FinishedBatch(number, [Batch({INPUT: 10}, 10, 5.0, 6.0)], bundles, {INPUT: 10}, started=100.0)
+
+
+Told = list[tuple[BatchReport, Sequence[Batch]]]
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def publishes(tmp_path: Path, told: Told) -> Iterator[Publisher]:
+    catalog = Catalog.open(f"sqlite:///{tmp_path / 'catalog.sqlite'}", "t", synchronous="NORMAL")
+    layout = channels_of(DEFINITION)
+    readers = {name: channel.readers for name, channel in layout.items()}
+    writers = {name: channel.producer for name, channel in layout.items()}
+    channels = Channels(catalog, SegmentStore(str(tmp_path / "segments")), readers, writers, Bound(1000, 1 << 20))
+    context: Any = SimpleNamespace(
+        channels=channels,
+        definition=DEFINITION,
+        checkpoint_log=lambda operator: None,
+        published=lambda report, taken: told.append((report, taken)),
+    )
+    yield Publisher(CHAIN, context)
+    catalog.close()
+
+
+def test_a_batch_is_published_and_reported_once(
+    publishes: Publisher, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "check_batch", lambda *asked: None)  # it fits
+    assert not publishes.has(0)
+    first = publishes.publish(finished(0))
+    publishes.report(first)
+    assert first.is_new
+    assert [report.operator for report, _ in told] == ["kept", "out"]
+    assert publishes.has(0)
+    again = publishes.publish(finished(0))
+    publishes.report(again)
+    assert not again.is_new
+    assert len(told) == 2, "a replay is not reported"
+    assert not publishes.has(1)
+
+
+def test_an_operator_in_a_chain_is_reported_with_what_the_operator_before_it_gave_it(
+    publishes: Publisher, told: Told
+) -> None:
+    publishes.report(publishes.publish(finished(0)))
+    (_, read), (report, handed_on) = told
+    assert [one.rows for one in read] == [10]
+    assert report.rows_in == 10
+    [one] = handed_on
+    assert list(one.rows_by_channel.values()) == [10]
+    assert one.read_to == {}, "no channel is between the operators of a chain"
+
+
+def test_every_operator_of_a_chain_knows_how_long_the_others_kept_its_task_busy() -> None:
+    kept, out = reports_of(CHAIN, finished(3), finished=103.0)
+    assert (kept.batch, kept.started, kept.finished) == (3, 100.0, 103.0)
+    assert (kept.rows_in, kept.rows_out, out.rows_in, out.rows_out) == (10, {"out": 10}, 10, {})
+    assert kept.busy + kept.busy_elsewhere == out.busy + out.busy_elsewhere == 3.0
+
+
+def test_a_batch_without_bundles_is_reported_as_one_on_the_driver() -> None:
+    taken = [Batch({INPUT: 10}, 10, 5.0, 6.0)]
+    [report] = reports_of(CHAIN[1:], FinishedBatch(0, taken, (), {}, 100.0, busy=0.5), finished=101.0)
+    [one] = report.bundles
+    assert (one.slot, one.rows_in, one.busy, one.born_from, one.born_to) == ("driver", 10, 0.5, 5.0, 6.0)
+
+
+def test_feeds_that_gave_no_rows_say_nothing_of_their_age() -> None:
+    assert born_of([Batch({})]) is None
+    assert born_of([Batch({}), Batch({}, 1, 5.0, 6.0), Batch({}, 1, 4.0, 5.0)]) == (4.0, 6.0)
