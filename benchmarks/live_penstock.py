@@ -33,7 +33,6 @@ from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.sizes import state_bytes
 from penstock.engine.topology import SparkTopology
-from penstock.monitor.live import LiveStatistics
 from penstock.monitor.report import BatchReport
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Status
@@ -47,15 +46,13 @@ FILLING = 5
 Say = Callable[[str], None]
 
 
-class Recorder(LiveStatistics):
-    """Statistics that also keep every batch that came out of the sink."""
+class Recorder:
+    """Keeps every batch that came out of the sink."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.outputs: list[Output] = []
 
     def add(self, report: BatchReport) -> None:
-        super().add(report)
         if report.operator == "out":
             self.outputs.append(Output(report.finished, report.rows_in))
 
@@ -108,17 +105,18 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
         say("starting a cluster")
         with SparkHost("live", provider, settings, folder / "logs", [HERE], more) as host:
             run = SparkTopology(topology(load, folder).definition(), host, state, settings)
-            run.statistics = recorder
+            run.listen(recorder.add)
             with run:
                 stream = PenstockStream(run, recorder, load)
                 say(f"filling the state: {load.keys:,} keys")
-                live_gaps.until(stream, lambda: recorder.totals("out")[0] >= load.keys, 300, "the state to be filled")
+                counted = run.statistics.totals
+                live_gaps.until(stream, lambda: counted("out")[0] >= load.keys, 300, "the state to be filled")
                 live_gaps.rest(stream, load.warm_up)
                 sizes = state_bytes(run.context.checkpoint("count"), TASKS)
                 found = Actions(run, stream, load, provider, say).all()
                 say("draining")
                 drained = run.stop()
-            emitted = recorder.totals("rows")[1]
+            emitted = run.statistics.totals("rows")[1]
         if not drained:
             raise RuntimeError("it could not be drained")
         check_counts(pq.read_table(folder / "out", columns=["key", "count"]), emitted, load.keys)

@@ -25,7 +25,7 @@ from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.local import LocalCluster
-from penstock.engine.run.measuring import Monitoring
+from penstock.engine.run.watcher import Watcher
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.topology import SparkTopology
@@ -69,17 +69,20 @@ def topology() -> Topology:
 class Switch:
     """Takes monitoring out of a running topology and puts it back, and counts its processor time."""
 
-    def __init__(self, monitoring: Monitoring) -> None:
+    def __init__(self, watcher: Watcher) -> None:
         self.on = True
+        self._watcher = watcher
         self.seconds = 0.0
         self.batches = 0
         for name in ("published", "look", "_find_out", "_write"):
-            setattr(monitoring, name, self._switched(getattr(monitoring, name), is_batch=name == "published"))
+            setattr(watcher, name, self._switched(getattr(watcher, name), is_batch=name == "published"))
 
     def _switched(self, function: Callable[..., Any], is_batch: bool) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            self._watcher.for_decisions = self.on
             if not self.on:
-                return None
+                # What is counted without monitoring is counted all the same.
+                return function(*arguments, **named) if is_batch else None
             began = time.thread_time()
             try:
                 return function(*arguments, **named)
@@ -123,7 +126,7 @@ def measure(run: SparkTopology, groups: int, block: float) -> tuple[list[tuple[f
     """Rows a second with and without monitoring, of each group."""
     work = Work()
     run.listen(work.add)
-    switch = Switch(run._measurements())
+    switch = Switch(run._watching())
     rest(run, WARM_UP)
     order = [
         first == (place in (0, 3))

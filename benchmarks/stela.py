@@ -39,7 +39,7 @@ from stela_runs import (
 from stela_tables import at_zero, middle, plot, table
 
 from penstock import Topology
-from penstock.autoscaler.measure import ThroughputPoint
+from penstock.autoscaler.throughput_change import ThroughputPoint
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost

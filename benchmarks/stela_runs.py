@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from best import best
 
-from penstock.autoscaler.measure import Measurement, ThroughputPoint, measure
 from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
 from penstock.autoscaler.timeline import Timeline
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.spark.host import SparkHost
@@ -74,7 +74,7 @@ def _depth(definition: TopologyDefinition) -> int:
 
 @dataclass(frozen=True)
 class Result:
-    measured: Measurement
+    measured: ThroughputChange
     #: What the fluid model gives for this assignment, and for the best one of as many new instances.
     predicted: float
     best: float
@@ -201,10 +201,10 @@ class _Operation:
         )
 
 
-def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times) -> Measurement:
+def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times) -> ThroughputChange:
     """Without the end of the timeline, in which batches may still have been under way."""
     end = timeline[-1].at - UNDER_WAY * times.interval
-    return measure([sample for sample in timeline if sample.at <= end], began, times.window)
+    return throughput_change([sample for sample in timeline if sample.at <= end], began, times.window)
 
 
 def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[float]:

@@ -14,9 +14,9 @@ from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.monitor import statistics_tables as tables
+from penstock.monitor.counts import Counts
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
-from penstock.monitor.intervals import Collector
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waiting
 from penstock.monitor.store import StatisticsStore
@@ -95,15 +95,15 @@ def sample(operator: str, finished: float, rows: int = 10, cpu: float | None = 0
 
 def fill(store: StatisticsStore, seconds: int, since: float = T0, every: int = 10, house: int = 60) -> None:
     """A batch a second of 10 rows of `split`, written every ten seconds, with housekeeping."""
-    collector = Collector(every, since)
+    counts = Counts(every, 20, since, unwritten=1000)
     for second in range(seconds):
         now = since + second + 0.5
         latency = LatencySketch()
         latency.add(1.0, 10)
-        collector.add(sample("split", now, levels=Levels(now, {"read->split": Waiting(second, 8 * second, 2.0)})))
-        collector.add(sample("out", now, latency=latency))
+        counts.add(sample("split", now, levels=Levels(now, {"read->split": Waiting(second, 8 * second, 2.0)})))
+        counts.add(sample("out", now, latency=latency))
         if (second + 1) % every == 0:
-            store.write(collector.close(since + second + 1), DEFINITION, PLACEMENT)
+            store.write(counts.unwritten(since + second + 1), DEFINITION, PLACEMENT)
         if (second + 1) % house == 0:
             store.keep_house(since + second + 1)
 
@@ -163,15 +163,15 @@ def test_history_of_slots_and_of_streams(store: StatisticsStore) -> None:
 
 
 def test_a_slot_that_is_placed_and_idle_did_nothing(store: StatisticsStore) -> None:
-    collector = Collector(10, T0)
-    collector.see("split", Levels(T0 + 1))
-    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    counts = Counts(10, 20, T0, unwritten=1000)
+    counts.see("split", Levels(T0 + 1))
+    store.write(counts.unwritten(T0 + 10, last=True), DEFINITION, PLACEMENT)
     assert [one.values["rows"] for one in ask(store, "rows", by="slot")] == [[0], [0]]
     # Where work ran that nobody can place, nobody can say that a slot did nothing.
     nowhere = SlotWork("", 0, rows=5, busy=1.0)
-    collector = Collector(10, T0 + 10)
-    collector.add(Sample("split", 0, T0 + 11, T0 + 12, 5, {}, {}, (nowhere,)))
-    store.write(collector.flush(T0 + 20), DEFINITION, PLACEMENT)
+    counts = Counts(10, 20, T0 + 10, unwritten=1000)
+    counts.add(Sample("split", 0, T0 + 11, T0 + 12, 5, {}, {}, (nowhere,)))
+    store.write(counts.unwritten(T0 + 20, last=True), DEFINITION, PLACEMENT)
     assert [one.times for one in ask(store, "rows", by="slot")] == [[T0], [T0]]
     assert ask(store, "rows")[0].values["rows"] == [0, 5]
 
@@ -183,10 +183,10 @@ def test_writing_an_interval_again_changes_nothing(store: StatisticsStore, open_
 
 
 def test_what_was_not_measured_is_none_and_stays_so_in_longer_intervals(store: StatisticsStore) -> None:
-    collector = Collector(10, T0)
+    counts = Counts(10, 20, T0, unwritten=1000)
     for second in range(0, 120, 10):
-        collector.add(sample("split", T0 + second + 5, cpu=None if second == 20 else 0.25))
-    store.write(collector.flush(T0 + 120), DEFINITION, PLACEMENT)
+        counts.add(sample("split", T0 + second + 5, cpu=None if second == 20 else 0.25))
+    store.write(counts.unwritten(T0 + 120, last=True), DEFINITION, PLACEMENT)
     store.keep_house(T0 + 120)
     [history] = ask(store, "cpu_seconds", "cpu_utilisation", "rows", operator="split", points=2)
     assert history.times == [T0, T0 + 60]
@@ -196,9 +196,9 @@ def test_what_was_not_measured_is_none_and_stays_so_in_longer_intervals(store: S
 
 
 def test_time_that_nobody_observed_is_not_time_without_rows(store: StatisticsStore) -> None:
-    collector = Collector(10, T0)
-    collector.add(sample("split", T0 + 5, rows=100))
-    store.write(collector.flush(T0 + 60), DEFINITION, PLACEMENT)
+    counts = Counts(10, 20, T0, unwritten=1000)
+    counts.add(sample("split", T0 + 5, rows=100))
+    store.write(counts.unwritten(T0 + 60, last=True), DEFINITION, PLACEMENT)
     store.keep_house(T0 + 60)
     [history] = ask(store, "rate", operator="split", points=1)
     assert (history.times, history.seconds, history.values["rate"]) == ([T0], [10], [10])
@@ -273,9 +273,9 @@ def test_slots_that_are_gone_for_longer_than_anything_is_kept_leave_nothing(open
 
     for number in range(50):  # of machines that each came once
         gone = Placement({"split": {Slot(f"m{number}", 0): 1}})
-        collector = Collector(10, T0)
-        collector.add(replace(sample("split", T0 + number * 10 + 5), slots=(SlotWork(f"m{number}/0", 1),)))
-        store.write(collector.close(T0 + number * 10 + 10), DEFINITION, gone)
+        counts = Counts(10, 20, T0, unwritten=1000)
+        counts.add(replace(sample("split", T0 + number * 10 + 5), slots=(SlotWork(f"m{number}/0", 1),)))
+        store.write(counts.unwritten(T0 + number * 10 + 10), DEFINITION, gone)
     store.keep_house(T0 + 500)
     assert known() >= 50, "their figures are still kept"
     fill(store, 2 * HOUR, since=T0 + 11 * HOUR, every=30, house=300)
@@ -310,9 +310,9 @@ def test_a_metric_without_history_is_named() -> None:
 
 
 def test_state_is_that_of_all_tasks(store: StatisticsStore) -> None:
-    collector = Collector(10, T0)
-    collector.add(sample("split", T0 + 5, state={0: StateSize(1, 10), 1: StateSize(2, None)}))
-    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    counts = Counts(10, 20, T0, unwritten=1000)
+    counts.add(sample("split", T0 + 5, state={0: StateSize(1, 10), 1: StateSize(2, None)}))
+    store.write(counts.unwritten(T0 + 10, last=True), DEFINITION, PLACEMENT)
     [history] = ask(store, "state_rows", "state_bytes", operator="split")
     assert history.values == {"state_rows": [3], "state_bytes": [10]}
 
@@ -391,9 +391,9 @@ def test_a_store_of_an_older_penstock_gets_the_metrics_that_have_come_since(url:
         lambda connection: connection.execute(sa.text("ALTER TABLE penstock_statistics DROP COLUMN late_rows"))
     )
     store = open_store()
-    collector = Collector(10, T0)
-    collector.drop("split", 3, T0 + 1)
-    store.write(collector.flush(T0 + 10), DEFINITION, PLACEMENT)
+    counts = Counts(10, 20, T0, unwritten=1000)
+    counts.drop("split", 3, T0 + 1)
+    store.write(counts.unwritten(T0 + 10, last=True), DEFINITION, PLACEMENT)
     [series] = store.history(HistoryQuery(("late_rows",), T0, T0 + 10, operator="split"))
     assert series.values["late_rows"] == [3]
     version = sa.select(tables.meta.c.value).where(tables.meta.c.topology == "")
@@ -415,7 +415,7 @@ def test_the_file_is_for_its_user_only(tmp_path: Path) -> None:
 
 
 def test_placement_may_name_what_did_not_run(store: StatisticsStore) -> None:
-    collector = Collector(10, T0)
-    collector.add(sample("split", T0 + 1))
-    store.write(collector.flush(T0 + 10), DEFINITION, Placement({}))
+    counts = Counts(10, 20, T0, unwritten=1000)
+    counts.add(sample("split", T0 + 1))
+    store.write(counts.unwritten(T0 + 10, last=True), DEFINITION, Placement({}))
     assert ask(store, "instances", operator="split")[0].values["instances"] == [0]

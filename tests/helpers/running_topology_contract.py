@@ -117,6 +117,10 @@ class RunningTopologyContract:
         until(running, lambda: {one.operator for one in heard} == set(OPERATORS), "every operator is heard of")
         until(running, lambda: running.statistics.totals("out")[0] > before, "rows reach the sink")
         assert all(one.started <= one.finished for one in heard)
+        rates = running.statistics.rates("out")
+        assert rates.rows_in > 0
+        # Read one after the other, while batches go on.
+        assert 0 < rates.batches <= running.statistics.batches("out") <= running.statistics.whole_run("out").batches
 
     def test_a_snapshot_is_of_this_topology_as_it_is_placed(self, running: RunningTopology) -> None:
         snapshot = running.snapshot()
@@ -129,6 +133,7 @@ class RunningTopologyContract:
         for operator in OPERATORS:
             assert running.backlog(operator) >= 0
             assert running.throttled(operator) in (True, False)
+            assert not any(one.open for one in running.kept(operator))
         assert running.left_inside() == {}, "this count is told with every batch"
 
     def test_a_history_is_a_list_or_is_not_written(self, running: RunningTopology) -> None:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Cluster
+from penstock.monitor.counts import Counts
 from penstock.monitor.evaluation import snapshot_of
-from penstock.monitor.intervals import Collector
 from penstock.monitor.latency import RELATIVE_ERROR, SHORTEST, LatencySketch, merged
 from penstock.monitor.sample import Levels, Sample, SlotWork, Waiting
 from penstock.monitor.totals import OperatorTotals, merge_operators
-from penstock.monitor.window import Window
 from penstock.strategies.mapping.round_robin import round_robin
 
 CLUSTER = Cluster.of(["a", "b"], 2)
@@ -119,12 +118,12 @@ def test_merging_is_associative(one: list[Sample], two: list[Sample], three: lis
 def test_intervals_hold_every_row_once_however_often_they_are_closed(
     of: list[Sample], seconds: float, closings: int
 ) -> None:
-    collector, closed = Collector(seconds, since=0), []
+    counts, closed = Counts(seconds, 300, since=0, unwritten=300), []
     for index, sample in enumerate(of):
-        collector.add(sample)
+        counts.add(sample)
         if index % closings == 0:
-            closed += collector.close(sample.finished)
-    closed += collector.flush(SPAN + seconds)
+            closed += counts.unwritten(sample.finished)
+    closed += counts.unwritten(SPAN + seconds, last=True)
     total = merge_operators(*(one.operators for one in closed))
     expected = added(of)
     assert {name: (one.rows, one.batches) for name, one in total.items()} == {
@@ -139,29 +138,49 @@ def test_a_sliding_window_is_the_sum_of_its_intervals(
 ) -> None:
     """Read often or seldom, it holds what finished since it begins."""
     of = sorted(of, key=lambda sample: sample.finished)
-    window = Window(interval, length, since=-100.0)
+    counts = Counts(interval, length, since=-100.0)
     for index, sample in enumerate(of):
-        window.add(sample)
+        counts.add(sample)
         if index % every == 0:
-            window.totals(sample.finished)
-    totals = window.totals(SPAN)
+            counts.window(sample.finished)
+    totals = counts.window(SPAN)
     inside = [sample for sample in of if sample.finished >= totals.since]
     assert shown(dict(totals.operators)) == shown(added(inside))
 
 
+@given(many, st.lists(st.sampled_from(["restart", "window", "unwritten", "nothing"]), min_size=10, max_size=10))
+def test_the_run_and_the_store_have_every_row_once_whoever_reads_and_restarts(of: list[Sample], between: list[str]):
+    of = sorted(of, key=lambda sample: sample.finished)
+    counts, written = Counts(10, 3, since=0, unwritten=100), []
+    for sample, what in zip(of, between, strict=False):
+        counts.add(sample)
+        if what == "restart":
+            counts.restart(sample.finished)
+        elif what == "window":
+            counts.window(sample.finished)
+        elif what == "unwritten":
+            written += counts.unwritten(sample.finished)
+    expected = shown(added(of))
+    before = {name: (counts.of_run(name).rows, counts.of_run(name).batches) for name in expected}
+    written += counts.unwritten(SPAN + 10, last=True)
+    assert shown(merge_operators(*(one.operators for one in written))) == expected
+    after = {name: (counts.of_run(name).rows, counts.of_run(name).batches) for name in expected}
+    assert before == after == {name: (one.rows, one.batches) for name, one in added(of).items()}
+
+
 @given(many, st.lists(st.tuples(st.sampled_from(NAMES), *[st.floats(0, SPAN)] * 2), max_size=20), st.data())
 def test_rates_are_never_negative(of, looks, data) -> None:
-    window = Window(10, 6, since=0)
+    counts = Counts(10, 6, since=0)
     restart = data.draw(st.one_of(st.none(), st.floats(0, SPAN)))
     for sample in of:
-        window.add(sample)
+        counts.add(sample)
     if restart is not None:
-        window.restart(restart)
+        counts.restart(restart)
         for sample in of:
-            window.add(sample)
+            counts.add(sample)
     for name, at, batch_since in looks:
-        window.see(name, Levels(at, batch_since=batch_since if batch_since <= at else None))
-    found = snapshot_of(window.totals(SPAN), DEFINITION, PLACEMENT, CLUSTER)
+        counts.see(name, Levels(at, batch_since=batch_since if batch_since <= at else None))
+    found = snapshot_of(counts.window(SPAN), DEFINITION, PLACEMENT, CLUSTER)
     json.dumps(found.as_json(), allow_nan=False)
     figures = [
         (one.rate, one.emit_rate, one.input_rate, one.capacity, one.utilisation) for one in found.operators.values()
@@ -178,27 +197,27 @@ turns = st.tuples(st.floats(0, 5), st.floats(0.01, 20), st.floats(0, 1))
 @given(st.lists(turns, min_size=1, max_size=30), st.integers(1, 20), st.booleans(), st.floats(0, 5), st.floats(0, 100))
 def test_nobody_is_busier_than_always(of, length: int, in_batch: bool, pause: float, restart: float) -> None:
     """One batch after the other, in any rhythm: whatever the window cuts off, busy time is within counted time."""
-    window, now = Window(1, length, since=0), 0.0
-    window.restart(restart)
+    counts, now = Counts(1, length, since=0), 0.0
+    counts.restart(restart)
     slots = [slot.name for slot in PLACEMENT.of("out")]
     for index, (wait, seconds, busy) in enumerate(of):
         started = now + wait
         now = started + seconds
         works = tuple(SlotWork(slot, 1, rows=1, busy=busy * seconds, cpu=busy * seconds) for slot in slots)
-        window.add(Sample("out", index, started, now, 1, {}, {}, works, traffic={}))
-    window.see("out", Levels(now + pause, batch_since=now + pause / 2 if in_batch else None))
-    shown = snapshot_of(window.totals(now + pause), DEFINITION, PLACEMENT, CLUSTER).operators["out"]
+        counts.add(Sample("out", index, started, now, 1, {}, {}, works, traffic={}))
+    counts.see("out", Levels(now + pause, batch_since=now + pause / 2 if in_batch else None))
+    shown = snapshot_of(counts.window(now + pause), DEFINITION, PLACEMENT, CLUSTER).operators["out"]
     assert shown.utilisation is None or shown.utilisation <= 1 + 1e-9
     assert all(one.utilisation is None or one.utilisation <= 1 + 1e-9 for one in shown.slots.values())
 
 
 @given(many, st.sampled_from(NAMES))
 def test_without_news_of_an_operator_a_snapshot_is_incomplete(of: list[Sample], silent: str) -> None:
-    window = Window(10, 6, since=0)
+    counts = Counts(10, 6, since=0)
     for sample in of:
         if sample.operator != silent:
-            window.add(sample)
-    found = snapshot_of(window.totals(SPAN), DEFINITION, PLACEMENT, CLUSTER)
+            counts.add(sample)
+    found = snapshot_of(counts.window(SPAN), DEFINITION, PLACEMENT, CLUSTER)
     assert not found.complete
     assert found.operators[silent].rate is None
     assert any(gap.subject == silent and gap.grave for gap in found.gaps)

@@ -69,7 +69,7 @@ def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, runnin
     with running(topology, standalone_host, placement=placement) as run:
         assert run.wait(120)
         locations = run.placements.state_locations("count")
-        reported = {name: run.statistics.observed(name) for name in ("lines", "split", "out")}
+        reported = {name: run.observed_places.of(name) for name in ("lines", "split", "out")}
     executor = {slot: one.id for slot, one in standalone_host.slots.bindings().items()}
     ran = executors_by_operator(event_log(hosts)[before:])
     everywhere = {name: set().union(*by_task.values()) for name, by_task in ran.items()}

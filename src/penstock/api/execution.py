@@ -11,7 +11,7 @@ from typing import Any
 from penstock.api.decisions import Propose
 from penstock.api.operations import Operation, Operations
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
-from penstock.autoscaler.effect import EndedOperation, Measuring
+from penstock.autoscaler.effect import Effects, EndedOperation
 from penstock.autoscaler.policy import Fate
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
@@ -31,7 +31,7 @@ class Execution:
     def __init__(self, run: RunningTopology) -> None:
         self._run = run
         self._changes = run.changes
-        self._measuring = Measuring(run)
+        self._effects = Effects(run)
         self.operations = Operations(self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Execution:
         while self._changes.step and time.monotonic() < deadline:
             self._changes.cancel()  # again and again: a plan that is only being checked may begin later
             time.sleep(POLL)
-        self._measuring.close()
+        self._effects.close()
 
     def submit(self, action: str, arguments: Mapping[str, Any], propose: Propose, who: str = "somebody") -> Json:
         """Queue an operation; `who` asked for it. What cannot be done is refused with a named error."""
@@ -106,7 +106,7 @@ class Execution:
 
     def _ended(self, operation: Operation) -> None:
         if operation.state is Fate.DONE and operation.began_at is not None:
-            self._measuring.ended(
+            self._effects.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
             )
         if operation.error is not None:

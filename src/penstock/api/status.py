@@ -72,7 +72,7 @@ def _operator(run: RunningTopology, operator: Operator, snapshot: Snapshot) -> d
         "backlog": run.backlog(name),
         "bad_rows": run.statistics.bad_rows(name),
         "late_rows": run.statistics.late_rows(name) if isinstance(operator, Keyed) else None,
-        "state": [one.as_json() for one in run.statistics.kept(name)] if isinstance(operator, Keyed) else None,
+        "state": [one.as_json() for one in run.kept(name)] if isinstance(operator, Keyed) else None,
         "throttled": run.throttled(name),
     }
 
@@ -82,6 +82,6 @@ def _sink(run: RunningTopology, sink: Sink) -> dict[str, Any]:
     return {
         "name": sink.name,
         "throughput": run.statistics.rates(sink.name).rows_in,
-        "latency_p50": latency.p50,
-        "latency_p99": latency.p99,
+        "latency_p50": latency.p50 if latency else None,
+        "latency_p99": latency.p99 if latency else None,
     }

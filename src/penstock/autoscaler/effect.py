@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from penstock.autoscaler.measure import Measurement, measure
+from penstock.autoscaler.throughput_change import ThroughputChange, throughput_change
 from penstock.autoscaler.timeline import Timeline
 from penstock.clock import run_time, shown
 from penstock.monitor.events import EventKind
@@ -32,7 +32,7 @@ class MeasuredTopology(Identity, Measurements, Events, Protocol):
     """What the measurement needs of a running topology."""
 
 
-class Measuring:
+class Effects:
     """Measures the operations of one topology. If the topology stops soon after an operation, the effect is measured
     with the batches that there are."""
 
@@ -64,7 +64,7 @@ class Measuring:
             self._pending.pop(operation.id, None)
         began, window = operation.began_at, self._run.settings.measure_seconds
         points = self._timeline.points(max(began - window, self._run.started_at), run_time())
-        found = measure(points, began, window)
+        found = throughput_change(points, began, window)
         fields: dict[str, Any] = asdict(found) | {
             "operation": operation.id,
             "began_at": shown(began),
@@ -74,7 +74,7 @@ class Measuring:
         self._run.happened(EventKind.NOTICE, in_words(found), operation.action, operation.cause, fields)
 
 
-def in_words(found: Measurement) -> str:
+def in_words(found: ThroughputChange) -> str:
     converged = "not converged yet" if found.convergence is None else f"converged after {found.convergence:.0f} s"
     return (
         f"throughput from {found.before:,.0f} to {found.after:,.0f} rows/s; {converged}; "

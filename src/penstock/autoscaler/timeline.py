@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from penstock.autoscaler.measure import ThroughputPoint
+from penstock.autoscaler.throughput_change import ThroughputPoint
 
 #: How many batches of a sink are remembered: an hour, at one batch a second.
 KEPT = 3600

@@ -8,14 +8,6 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class LatencyDisplay:
-    """End to end, in seconds."""
-
-    p50: float | None
-    p99: float | None
-
-
-@dataclass(frozen=True)
 class OperatorDisplay:
     name: str
     kind: str
@@ -28,10 +20,11 @@ class OperatorDisplay:
     batch_seconds: float | None
     bad_rows: int
     throttled: bool
-    #: Sinks only.
-    latency: LatencyDisplay | None
     #: Dropped by a watermark.
     late_rows: int = 0
+    #: Sinks only, in seconds, end to end; None if no row came.
+    latency_p50: float | None = None
+    latency_p99: float | None = None
 
     @property
     def instances(self) -> int:
@@ -57,7 +50,7 @@ class Display:
 
 def display_from(status: Mapping[str, Any]) -> Display:
     """The display of a topology that runs in another process, from its status."""
-    latencies = {sink["name"]: LatencyDisplay(sink["latency_p50"], sink["latency_p99"]) for sink in status["sinks"]}
+    sinks = {sink["name"]: sink for sink in status["sinks"]}
     return Display(
         topology=status["topology"],
         cluster=status["cluster"],
@@ -75,7 +68,8 @@ def display_from(status: Mapping[str, Any]) -> Display:
                 bad_rows=one["bad_rows"],
                 late_rows=one["late_rows"] or 0,
                 throttled=one["throttled"],
-                latency=latencies.get(one["name"]),
+                latency_p50=sinks.get(one["name"], {}).get("latency_p50"),
+                latency_p99=sinks.get(one["name"], {}).get("latency_p99"),
             )
             for one in status["operators"]
         ),

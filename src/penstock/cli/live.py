@@ -77,8 +77,8 @@ def _sinks(display: Display) -> Table:
     for heading in ("latency p50", "p99"):
         table.add_column(heading, justify="right")
     for one in display.operators:
-        if one.latency is not None:
-            table.add_row(one.name, seconds(one.latency.p50), seconds(one.latency.p99))
+        if one.kind == "sink":
+            table.add_row(one.name, seconds(one.latency_p50), seconds(one.latency_p99))
     return table
 
 
@@ -101,6 +101,6 @@ def _plain(one: OperatorDisplay) -> str:
         words.append(f"bad rows {count(one.bad_rows)}")
     if one.late_rows:
         words.append(f"late rows {count(one.late_rows)}")
-    if one.latency is not None and one.latency.p50 is not None:
-        words.append(f"latency p50 {seconds(one.latency.p50)} p99 {seconds(one.latency.p99)}")
+    if one.latency_p50 is not None:
+        words.append(f"latency p50 {seconds(one.latency_p50)} p99 {seconds(one.latency_p99)}")
     return " ".join(words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.display import Display, LatencyDisplay, OperatorDisplay
+from penstock.cli.display import Display, OperatorDisplay
 from penstock.clock import run_time
 from penstock.running import RunningTopology
 from penstock.topology.definition import Operator, Sink, Source
@@ -27,6 +27,7 @@ def waiting_rows(run: RunningTopology) -> int:
 
 def _operator(run: RunningTopology, operator: Operator) -> OperatorDisplay:
     name, rates = operator.name, run.statistics.rates(operator.name)
+    latency = run.statistics.recent_latency(name) if isinstance(operator, Sink) else None
     return OperatorDisplay(
         name=name,
         kind=operator.kind,
@@ -38,10 +39,6 @@ def _operator(run: RunningTopology, operator: Operator) -> OperatorDisplay:
         bad_rows=run.statistics.bad_rows(name),
         late_rows=run.statistics.late_rows(name),
         throttled=run.throttled(name),
-        latency=_latency(run, name) if isinstance(operator, Sink) else None,
+        latency_p50=latency.p50 if latency else None,
+        latency_p99=latency.p99 if latency else None,
     )
-
-
-def _latency(run: RunningTopology, sink: str) -> LatencyDisplay:
-    found = run.statistics.recent_latency(sink)
-    return LatencyDisplay(found.p50, found.p99)

@@ -9,7 +9,8 @@ from typing import Any
 
 from penstock.clock import run_time
 from penstock.monitor.kept_state import KeptState, left_inside
-from penstock.monitor.live import Latency, OperatorRates
+from penstock.monitor.latency import Latency
+from penstock.monitor.statistics import OperatorRates
 from penstock.running import Places, RunningTopology
 from penstock.topology.definition import Sink, Source
 
@@ -100,7 +101,7 @@ class Summary:
 
     @property
     def sinks(self) -> list[OperatorSummary]:
-        return [one for one in self.operators if one.latency is not None]
+        return [one for one in self.operators if one.kind == "sink"]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -163,6 +164,6 @@ def _operator(run: RunningTopology, name: str) -> OperatorSummary:
         backlog=run.backlog(name),
         places=run.placements.places(name),
         late_rows=statistics.late_rows(name),
-        kept=statistics.kept(name),
+        kept=run.kept(name),
         latency=statistics.latency(name) if isinstance(operator, Sink) else None,
     )

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Placement
-from penstock.monitor.latency import LatencySketch
-from penstock.monitor.measured import Measured, measured_or_gap, unmeasured
+from penstock.monitor.heard_operator import HeardOperator, gaps_of, heard_or_gap
 from penstock.monitor.places import machine_snapshot, slot_snapshot, traffic_of
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Waiting
 from penstock.monitor.snapshot import (
     Backlog,
     Gap,
-    Latency,
     OperatorOnSlot,
     OperatorSnapshot,
     Snapshot,
@@ -40,21 +38,21 @@ def snapshot_of(
     gaps: list[Gap] = []
     if window.samples < min(least_samples, window.full):
         gaps.append(Gap("window", "", f"it covers {window.samples} of {window.full} samples", grave=True))
-    measured: dict[str, Measured] = {}
+    heard: dict[str, HeardOperator] = {}
     for operator in definition.operators:
-        found = measured_or_gap(operator, window)
+        found = heard_or_gap(operator, window)
         if isinstance(found, Gap):
             gaps.append(found)
         else:
-            measured[operator.name] = found
+            heard[operator.name] = found
     operators = {
-        operator.name: _operator(operator, measured.get(operator.name), placement) for operator in definition.operators
+        operator.name: _operator(operator, heard.get(operator.name), placement) for operator in definition.operators
     }
-    streams = {stream.name: stream for stream in _streams(definition, measured)}
-    operators = {name: _with_input(one, definition, streams, measured) for name, one in operators.items()}
-    slots = {slot.name: slot_snapshot(slot, measured, placement) for slot in cluster.slots}
-    for name, one in measured.items():
-        gaps += unmeasured(one, operators[name], window)
+    streams = {stream.name: stream for stream in _streams(definition, heard)}
+    operators = {name: _with_input(one, definition, streams, heard) for name, one in operators.items()}
+    slots = {slot.name: slot_snapshot(slot, heard, placement) for slot in cluster.slots}
+    for name, one in heard.items():
+        gaps += gaps_of(one, operators[name], window)
     return Snapshot(
         definition=definition,
         cluster=cluster,
@@ -66,7 +64,7 @@ def snapshot_of(
         streams=streams,
         slots=slots,
         machines={machine.name: machine_snapshot(machine, slots) for machine in cluster.machines},
-        traffic=traffic_of(measured.values()),
+        traffic=traffic_of(heard.values()),
         gaps=tuple(gaps),
     )
 
@@ -74,7 +72,7 @@ def snapshot_of(
 # Operators
 
 
-def _operator(operator: Operator, one: Measured | None, placement: Placement) -> OperatorSnapshot:
+def _operator(operator: Operator, one: HeardOperator | None, placement: Placement) -> OperatorSnapshot:
     placed = placement.instances.get(operator.name, {})
     slots = {slot.name: count for slot, count in sorted(placed.items())}
     shown = OperatorSnapshot(
@@ -106,7 +104,7 @@ def _operator(operator: Operator, one: Measured | None, placement: Placement) ->
         unmet_rows=last.unmet_rows if last else None,
         throttled=last.throttled if last else None,
         held_back=_held_back(totals.levels),
-        latency=_latency(totals.latency),
+        latency=totals.latency.latency if totals.latency is not None else None,
         state=dict(totals.state or {}),
         slots={
             name: _on_slot(count, totals.slots.get(name, SlotTotals()), one)
@@ -120,7 +118,7 @@ def _held_back(looks: Sequence[Levels]) -> bool | None:
     return sum(seen) > HELD_BACK * len(seen) if seen else None
 
 
-def _on_slot(placed: int, work: SlotTotals, one: Measured) -> OperatorOnSlot:
+def _on_slot(placed: int, work: SlotTotals, one: HeardOperator) -> OperatorOnSlot:
     """What ran where nothing is placed now had the instances that its bundles had."""
     instances = placed or work.instances
     return OperatorOnSlot(
@@ -137,9 +135,9 @@ def _with_input(
     shown: OperatorSnapshot,
     definition: TopologyDefinition,
     streams: dict[str, StreamSnapshot],
-    measured: dict[str, Measured],
+    heard: dict[str, HeardOperator],
 ) -> OperatorSnapshot:
-    one = measured.get(shown.name)
+    one = heard.get(shown.name)
     if not isinstance(definition.operator(shown.name), Source):
         rates = [streams[stream.name].emit_rate for stream in definition.inputs_of(shown.name)]
         return replace(shown, input_rate=total(rates))
@@ -151,9 +149,9 @@ def _with_input(
     return replace(shown, input_rate=max(shown.rate + growth, 0.0)) if growth is not None else shown
 
 
-def _streams(definition: TopologyDefinition, measured: dict[str, Measured]) -> Iterator[StreamSnapshot]:
+def _streams(definition: TopologyDefinition, heard: dict[str, HeardOperator]) -> Iterator[StreamSnapshot]:
     for stream in definition.streams:
-        producer, consumer = measured.get(stream.producer), measured.get(stream.consumer)
+        producer, consumer = heard.get(stream.producer), heard.get(stream.consumer)
         shown = StreamSnapshot(stream.name, stream.producer, stream.output, stream.consumer)
         if producer is not None:
             emitted = producer.totals.rows_out.get(stream.output, 0)
@@ -186,13 +184,6 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     middle = sum(at for at, _ in points) / count
     spread = sum((at - middle) ** 2 for at, _ in points)
     return ratio(sum((at - middle) * value for at, value in points), spread)
-
-
-def _latency(sketch: LatencySketch | None) -> Latency | None:
-    if sketch is None or sketch.mean is None:
-        return None
-    p50, p90, p99 = (sketch.quantile(share) or 0.0 for share in (0.5, 0.9, 0.99))
-    return Latency(sketch.rows, sketch.mean, p50, p90, p99)
 
 
 def _capacity(rows: float | None, busy: float | None) -> float | None:

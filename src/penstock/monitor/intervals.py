@@ -1,12 +1,11 @@
-"""Fixed sampling intervals, aligned to multiples of their length: samples go into the one in which they finished."""
+"""Fixed sampling intervals, aligned to multiples of their length."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.monitor.sample import Levels, Sample
-from penstock.monitor.totals import OperatorTotals
+from penstock.monitor.totals import OperatorTotals, merge_operators
 
 
 @dataclass(frozen=True)
@@ -23,64 +22,43 @@ class Interval:
         return self.stop - self.start
 
 
-class Collector:
-    """Takes samples as they come, and hands out the intervals that are over. Not safe for several threads; its owner
-    is. `most` intervals are open at a time: when nobody has them handed out, the oldest are forgotten."""
+class CountedInterval:
+    """An interval in which is being counted, in parts: the present part is what counts for decisions, the past parts
+    are what was before the placement changed. Not safe for several threads as long as it is open; its owner is."""
 
-    def __init__(self, seconds: float, since: float, most: int = 1000) -> None:
-        self._seconds = seconds
-        self._since = since
-        self._most = most
-        #: The first interval that is not handed out. What comes too late for its own goes here, so nothing is lost.
-        self._first_open = self._index(since)
-        self._open: dict[int, dict[str, OperatorTotals]] = {}
-
-    def add(self, sample: Sample) -> None:
-        self._totals(sample.finished, sample.operator).add(sample)
-
-    def see(self, operator: str, levels: Levels) -> None:
-        self._totals(levels.at, operator).see(levels)
-
-    def drop(self, operator: str, late_rows: int, at: float) -> None:
-        self._totals(at, operator).late_rows += late_rows
-
-    def close(self, now: float) -> list[Interval]:
-        """Those that are over and not handed out yet, the oldest first; none for a time in which nothing came."""
-        over = self._index(now)
-        closed = [self._interval(index) for index in sorted(self._open) if index < over]
-        for index in [index for index in self._open if index < over]:
-            del self._open[index]
-        self._first_open = max(self._first_open, over)
-        return closed
-
-    def flush(self, now: float) -> list[Interval]:
-        """At the end: also the interval that is still going on, as long as it lasted."""
-        closed = self.close(now)
-        last = [self._interval(index, until=now) for index in sorted(self._open)]
-        self._open = {}
-        return closed + last
+    def __init__(self, start: float, stop: float) -> None:
+        self.start = start
+        self.stop = stop
+        self.present: dict[str, OperatorTotals] = {}
+        #: The oldest first.
+        self._past: list[dict[str, OperatorTotals]] = []
 
     @property
-    def open(self) -> list[Interval]:
-        """What has come in and is not handed out."""
-        return [self._interval(index) for index in sorted(self._open)]
+    def parts(self) -> list[dict[str, OperatorTotals]]:
+        return [*self._past, self.present]
 
-    def _interval(self, index: int, until: float | None = None) -> Interval:
-        start, stop = index * self._seconds, (index + 1) * self._seconds
-        # The first one may have begun late.
-        begin = max(start, self._since)
-        return Interval(begin, max(min(stop, until if until is not None else stop), begin), self._open[index])
+    def totals(self, operator: str, present: bool) -> OperatorTotals:
+        """Where something is to be counted."""
+        if not present and not self._past:
+            self._past.append({})
+        part = self.present if present else self._past[-1]
+        return part.setdefault(operator, OperatorTotals())
 
-    def _totals(self, at: float, operator: str) -> OperatorTotals:
-        index = max(self._index(at), self._first_open)
-        operators = self._open.get(index)
-        if operators is None:
-            operators = self._open[index] = {}
-            while len(self._open) > self._most:
-                oldest = min(self._open)
-                del self._open[oldest]
-                self._first_open = max(self._first_open, oldest + 1)
-        return operators.setdefault(operator, OperatorTotals())
+    def cut(self) -> None:
+        """What was present is past from now on."""
+        if self.present:
+            self._past.append(self.present)
+            self.present = {}
 
-    def _index(self, at: float) -> int:
-        return int(at // self._seconds)
+    def present_part(self) -> Interval:
+        return Interval(self.start, self.stop, self.present)
+
+    def whole(self) -> Interval:
+        """All parts together."""
+        parts = [part for part in self.parts if part]
+        if len(parts) == 1:
+            return Interval(self.start, self.stop, parts[0])
+        operators = merge_operators(*parts)
+        for totals in operators.values():
+            totals.in_one_interval()
+        return Interval(self.start, self.stop, operators)

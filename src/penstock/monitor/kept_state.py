@@ -6,6 +6,7 @@ its watermark holds results that nobody has seen yet. Only the second is somethi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,6 +50,23 @@ class KeptState:
             Kind.DISTINCT: f"{rows} that tell what was seen before",
             Kind.OWN: f"{rows} of its function's own state",
         }[self.kind]
+
+
+class KeptStates:
+    """The state of every keyed operator of a run after its newest batch. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states: dict[str, tuple[KeptState, ...]] = {}
+
+    def note(self, operator: str, states: tuple[KeptState, ...]) -> None:
+        with self._lock:
+            self._states[operator] = states
+
+    def of(self, operator: str) -> tuple[KeptState, ...]:
+        """Nothing before its first batch."""
+        with self._lock:
+            return self._states.get(operator, ())
 
 
 def open_rows(kept: Iterable[KeptState]) -> int:

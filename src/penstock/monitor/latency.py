@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ddsketch import LogarithmicMapping
 from ddsketch.ddsketch import BaseDDSketch
@@ -16,6 +17,17 @@ SHORTEST = 1e-4
 #: A batch's rows are as old as anything between its oldest and its newest: this many points stand for that range.
 _POINTS = 8
 _MAPPING = LogarithmicMapping(RELATIVE_ERROR)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """End to end, in seconds: from when a row was due at its source to when its batch was published at the sink."""
+
+    rows: int
+    mean: float
+    p50: float
+    p90: float
+    p99: float
 
 
 class LatencySketch:
@@ -53,6 +65,15 @@ class LatencySketch:
         """None if there is no row."""
         value: float | None = self._sketch.get_quantile_value(share)
         return value
+
+    @property
+    def latency(self) -> Latency | None:
+        """In a few figures; None if there is no row."""
+        mean = self.mean
+        if mean is None:
+            return None
+        p50, p90, p99 = (self.quantile(share) or 0.0 for share in (0.5, 0.9, 0.99))
+        return Latency(self.rows, mean, p50, p90, p99)
 
     def as_text(self) -> str:
         """JSON: the sum of the seconds, the first bin's key, and the rows of the bins from there on."""

@@ -1,4 +1,5 @@
-"""All of it together: samples go in, snapshots come out, and what is over is written to the statistics store.
+"""All of it together: samples go in and are counted once; snapshots and statistics come out, and what is over is
+written to the statistics store.
 
 The engine calls `take` with every batch and `look` once a sampling interval; a thread in the background calls `write`
 after that, which is also what closes the window's intervals, whether or not anybody asks for a snapshot.
@@ -10,13 +11,14 @@ import threading
 from collections import deque
 
 from penstock.cluster.model import Cluster, Placement
+from penstock.monitor.counts import Counts
 from penstock.monitor.evaluation import snapshot_of
 from penstock.monitor.events import EventLog
-from penstock.monitor.intervals import Collector, Interval
+from penstock.monitor.intervals import Interval
 from penstock.monitor.sample import Levels, Sample
 from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.statistics import Statistics
 from penstock.monitor.store import StatisticsStore
-from penstock.monitor.window import Window
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -36,9 +38,10 @@ class Monitor:
         self.store = store
         self._definition = definition
         self._settings = settings
-        self._window = Window(settings.sample_seconds, settings.window_samples, since)
-        self._lock = threading.Lock()
-        self._collector = Collector(settings.sample_seconds, since, most=UNWRITTEN)
+        unwritten = UNWRITTEN if store is not None else 0
+        self._counts = Counts(settings.sample_seconds, settings.window_samples, since, unwritten)
+        #: What people read.
+        self.statistics = Statistics(self._counts)
         self._writing = threading.Lock()
         self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
         self._kept_house_at = since
@@ -47,44 +50,35 @@ class Monitor:
         """The same operators and streams, with other numbers of tasks."""
         self._definition = definition
 
-    def take(self, sample: Sample) -> None:
-        """What an operator did in a batch."""
-        self._window.add(sample)
-        if self.store is not None:
-            with self._lock:
-                self._collector.add(sample)
+    def take(self, sample: Sample, for_decisions: bool = True) -> None:
+        """What an operator did in a batch; one that is not for decisions is in no snapshot."""
+        self._counts.add(sample, for_decisions)
 
     def dropped(self, operator: str, late_rows: int, at: float) -> None:
         """Rows that came too late for the operator's watermark; known only after their batch."""
-        if self.store is not None:
-            with self._lock:
-                self._collector.drop(operator, late_rows, at)
+        self._counts.drop(operator, late_rows, at)
 
     def look(self, operator: str, levels: Levels) -> None:
         """What an operator looks like, with or without a batch."""
-        self._window.see(operator, levels)
-        if self.store is not None:
-            with self._lock:
-                self._collector.see(operator, levels)
+        self._counts.see(operator, levels)
 
     def snapshot(self, now: float, placement: Placement, cluster: Cluster) -> Snapshot:
         """Look at the operators first: one with a batch under way is then counted to the end of its last one."""
         least = self._settings.window_least_samples
-        return snapshot_of(self._window.totals(now), self._definition, placement, cluster, least)
+        return snapshot_of(self._counts.window(now), self._definition, placement, cluster, least)
 
     def restart(self, at: float) -> None:
         """After a reconfiguration: the window begins anew. The history goes on."""
-        self._window.restart(at)
+        self._counts.restart(at)
 
     def write(self, now: float, placement: Placement, last: bool = False) -> None:
         """Write the intervals that are over, and events; at the end also the interval that goes on. What the store
         refuses is kept for the next time, and the error is the caller's."""
-        self._window.keep_up(now)
+        self._counts.keep_up(now)
         if self.store is None:
             return
         with self._writing:
-            with self._lock:
-                over = self._collector.flush(now) if last else self._collector.close(now)
+            over = self._counts.unwritten(now, last)
             self._unwritten.extend((interval, placement) for interval in over)
             while self._unwritten:
                 interval, placed = self._unwritten[0]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.cluster.model import Machine, Placement, Slot
-from penstock.monitor.measured import Measured
+from penstock.monitor.heard_operator import HeardOperator
 from penstock.monitor.sample import Way
 from penstock.monitor.snapshot import SlotSnapshot
 from penstock.monitor.totals import SlotTotals
 from penstock.monitor.unknown import known_sum, largest, plus, ratio, total
 
 
-def slot_snapshot(slot: Slot, measured: Mapping[str, Measured], placement: Placement) -> SlotSnapshot:
+def slot_snapshot(slot: Slot, heard: Mapping[str, HeardOperator], placement: Placement) -> SlotSnapshot:
     """All operators on it together; unknown where one of them is."""
     busy: float | None = 0.0
     cpu: float | None = 0.0
     memory: int | None = None
     executor: int | None = None
     placed = {name: slots[slot] for name, slots in placement.instances.items() if slot in slots}
-    for name in {*placed, *(name for name, one in measured.items() if slot.name in one.totals.slots)}:
-        one = measured.get(name)
+    for name in {*placed, *(name for name, one in heard.items() if slot.name in one.totals.slots)}:
+        one = heard.get(name)
         if one is None:
             busy = cpu = None
             continue
@@ -60,9 +60,9 @@ def machine_snapshot(machine: Machine, slots: Mapping[str, SlotSnapshot]) -> Slo
     )
 
 
-def traffic_of(measured: Iterable[Measured]) -> dict[Way, float]:
+def traffic_of(heard: Iterable[HeardOperator]) -> dict[Way, float]:
     traffic: dict[Way, float] = {}
-    for one in measured:
+    for one in heard:
         for way, size in (one.totals.traffic or {}).items():
             rate = one.per_second(size)
             if rate is not None:

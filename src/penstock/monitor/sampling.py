@@ -75,6 +75,23 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
     )
 
 
+def sample_of_rows(report: BatchReport, is_sink: bool) -> Sample:
+    """Only what the report as a whole says of rows: cheaper, and enough where nobody decides on it. Where the work ran,
+    and what it cost, stays unknown."""
+    return Sample(
+        operator=report.operator,
+        batch=report.batch,
+        started=report.started,
+        finished=report.finished,
+        rows=report.rows_in,
+        rows_in=None,
+        rows_out=report.rows_out,
+        slots=(SlotWork(UNKNOWN_SLOT, 0),),
+        bad_rows=report.bad_rows,
+        latency=_latency(report) if is_sink else None,
+    )
+
+
 def place_of(bundle: BundleReport, executors: Mapping[str, str], tasks: Sequence[str]) -> str:
     """Where a bundle ran, if its executor is known; else where it was to run."""
     if bundle.executor is not None and bundle.executor in executors:

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.clock import shown
 from penstock.cluster.model import Cluster, Placement
+from penstock.monitor.latency import Latency
 from penstock.monitor.sample import StateSize, Way
 from penstock.topology.definition import TopologyDefinition
 
@@ -39,17 +40,6 @@ class Backlog:
     age: float | None = None
     #: Rows a second.
     growth: float | None = None
-
-
-@dataclass(frozen=True)
-class Latency:
-    """End to end, in seconds, of the rows that reached a sink."""
-
-    rows: int
-    mean: float
-    p50: float
-    p90: float
-    p99: float
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Way
-from penstock.monitor.unknown import Number, largest, plus
+from penstock.monitor.unknown import Number, largest, plus, smallest
 
 Key = TypeVar("Key")
 
@@ -137,6 +137,11 @@ class OperatorTotals:
         if other.first_started is not None and other.last_started is not None and other.last_finished is not None:
             self._stretch(other.first_started, other.last_started, other.last_finished)
 
+    def in_one_interval(self) -> None:
+        """What was merged are parts of one interval: only the newest look counts."""
+        self.intervals = 1
+        self.levels = sorted(self.levels, key=lambda levels: levels.at)[-1:]
+
     def _slot(self, slot: str) -> SlotTotals:
         return self.slots.setdefault(slot, SlotTotals())
 
@@ -147,9 +152,9 @@ class OperatorTotals:
             self.latency.merge(latency)
 
     def _stretch(self, first_started: float, last_started: float, finished: float) -> None:
-        self.first_started = first_started if self.first_started is None else min(self.first_started, first_started)
-        self.last_started = last_started if self.last_started is None else max(self.last_started, last_started)
-        self.last_finished = finished if self.last_finished is None else max(self.last_finished, finished)
+        self.first_started = smallest(self.first_started, first_started)
+        self.last_started = largest(self.last_started, last_started)
+        self.last_finished = largest(self.last_finished, finished)
 
     @property
     def turn(self) -> float:

@@ -19,6 +19,13 @@ def largest(one: Number | None, other: Number | None) -> Number | None:
     return max(one, other)
 
 
+def smallest(one: Number | None, other: Number | None) -> Number | None:
+    """Of those that are known."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 def total(values: Sequence[float | None]) -> float | None:
     """Unknown if one of them is."""
     known = [value for value in values if value is not None]

@@ -1,17 +1,13 @@
-"""A sliding window over the last sampling intervals, kept merged: reading it costs two merges, however long it is.
-
-Time is handed in.
-"""
+"""A sliding window over the last sampling intervals, kept merged: reading it costs two merges, however long it is."""
 
 from __future__ import annotations
 
-import math
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.monitor.intervals import Collector, Interval
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.intervals import Interval
 from penstock.monitor.totals import OperatorTotals, merge_operators
 
 
@@ -31,99 +27,23 @@ class WindowTotals:
     counted_from: Mapping[str, float]
 
 
-class Window:
-    """Fed with every sample and every look at an operator. Any thread may call it.
+class Stretch:
+    """What was measured from one reconfiguration to the next: the window never reaches farther back."""
 
-    What it keeps is bounded by its length, whether or not anybody reads it; `keep_up`, once an interval, has the
-    merging done before somebody waits for it."""
-
-    def __init__(self, interval: float, samples: int, since: float) -> None:
-        self._interval = interval
-        self._samples = samples
-        #: Held for as long as it takes to add a sample, or to begin anew. Merging can take longer, and must hold up
-        #: neither those who publish nor those who change the placement: it has a lock of its own, which is always
-        #: taken first.
-        self._lock = threading.Lock()
-        self._stretch = _Stretch(interval, samples, since)
-
-    @staticmethod
-    def of_seconds(interval: float, seconds: float, since: float) -> Window:
-        """By time: as many whole intervals as it takes."""
-        return Window(interval, max(math.ceil(seconds / interval - 1e-9), 1), since)
-
-    def add(self, sample: Sample) -> None:
-        with self._lock:
-            stretch = self._stretch
-            if sample.started < stretch.since:
-                # It began under what was before: its rows do not count, and counting begins where it ended.
-                begun = stretch.counted_from.get(sample.operator, stretch.since)
-                stretch.counted_from[sample.operator] = max(begun, sample.finished)
-                return
-            stretch.collector.add(sample)
-
-    def see(self, operator: str, levels: Levels) -> None:
-        """Without a batch too: an operator that nobody looked at is missing, one that had nothing to do is not."""
-        with self._lock:
-            if levels.at >= self._stretch.since:
-                self._stretch.collector.see(operator, levels)
-
-    def restart(self, at: float) -> None:
-        """Forget everything: what was measured before a reconfiguration says nothing about what is now. Whoever is
-        reading meanwhile gets what was before."""
-        fresh = _Stretch(self._interval, self._samples, at)
-        with self._lock:
-            self._stretch = fresh
-
-    def keep_up(self, now: float) -> None:
-        """Merge the intervals that are over, and forget those that have left the window."""
-        stretch = self._stretch
-        with stretch.merging:
-            self._slide(stretch, now)
-
-    def totals(self, now: float) -> WindowTotals:
-        stretch = self._stretch
-        with stretch.merging:
-            start = self._slide(stretch, now)
-            with self._lock:
-                going_on = merge_operators(*(interval.operators for interval in stretch.collector.open))
-                counted_from = dict(stretch.counted_from)
-            since = max(stretch.since, start)
-            until = max(now, since)
-            return WindowTotals(
-                since=since,
-                until=until,
-                interval=self._interval,
-                samples=min(int((until - since) / self._interval + 1e-9), self._samples),
-                full=self._samples,
-                operators=merge_operators(*stretch.sliding.parts(), going_on),
-                counted_from={name: at for name, at in counted_from.items() if at > since},
-            )
-
-    def _slide(self, stretch: _Stretch, now: float) -> float:
-        """Returns where the window begins now."""
-        with self._lock:
-            closed = stretch.collector.close(now)
-        start = (now // self._interval - self._samples) * self._interval
-        for interval in closed:
-            stretch.sliding.push(interval)
-        stretch.sliding.drop_before(start)
-        return start
-
-
-class _Stretch:
-    """What was measured from one reconfiguration to the next."""
-
-    def __init__(self, interval: float, samples: int, since: float) -> None:
+    def __init__(self, since: float, samples: int) -> None:
         self.since = since
-        #: The window's intervals, and the one that goes on.
-        self.collector = Collector(interval, since, most=samples + 1)
+        #: Where counting began later than `since` for an operator.
         self.counted_from: dict[str, float] = {}
+        #: Intervals that are over and not merged yet.
+        self.closed: deque[Interval] = deque(maxlen=samples + 1)
+        #: What was still being counted when the stretch ended; None as long as it goes on.
+        self.left: list[dict[str, OperatorTotals]] | None = None
         #: Held while intervals are merged.
         self.merging = threading.Lock()
-        self.sliding = _Sliding()
+        self.sliding = Sliding()
 
 
-class _Sliding:
+class Sliding:
     """A queue of intervals that knows the merged totals of all of them, in two merges a push on average.
 
     Sums of what is left cannot be had by subtraction: floats would drift, and a largest value or a sketch has no

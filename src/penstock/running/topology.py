@@ -12,9 +12,10 @@ from typing import Any, Protocol
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.events import Event, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
-from penstock.monitor.live import LiveStatistics
+from penstock.monitor.kept_state import KeptState
 from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.statistics import Statistics
 from penstock.running.changes import Changes
 from penstock.running.placements import Placements
 from penstock.settings import Settings
@@ -71,8 +72,8 @@ class Measurements(Protocol):
     """What was measured, and what is measured now."""
 
     @property
-    def statistics(self) -> LiveStatistics:
-        """Totals since the start, and rates of the last seconds."""
+    def statistics(self) -> Statistics:
+        """What people read: totals since the start, rates and latency of the last seconds."""
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
@@ -85,6 +86,9 @@ class Measurements(Protocol):
 
     def throttled(self, operator: str) -> bool:
         """Whether an operator waits for those behind it."""
+
+    def kept(self, operator: str) -> tuple[KeptState, ...]:
+        """The state of a keyed operator after its newest batch; nothing before its first one."""
 
     def left_inside(self) -> dict[str, int]:
         """By operator, results of windows that are still open, and so are not emitted yet."""

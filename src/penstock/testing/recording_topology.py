@@ -20,12 +20,13 @@ from penstock.cluster.provider import fixed_machines
 from penstock.errors import PenstockError
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
-from penstock.monitor.kept_state import left_inside
-from penstock.monitor.live import LiveStatistics
+from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
+from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
 from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of
 from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.statistics import Statistics
 from penstock.plans.repair import repair
 from penstock.plans.repartition import CuttingEnactor
 from penstock.running.placements import BundlePlace, Observed, Places, TaskPlace
@@ -62,7 +63,6 @@ class RecordingTopology:
         self.state = NoState()
         self.started_at = run_time()
         self.unplaced_because = ""
-        self.statistics = LiveStatistics()
         self.paused = False
         #: Whether all sources have ended and all rows have reached the sinks; `finish` sets it.
         self.finished = False
@@ -77,6 +77,9 @@ class RecordingTopology:
         self.failure: PenstockError | None = None
         self._upcoming = tuple(upcoming)
         self._listeners: list[Callable[[BatchReport], None]] = []
+        #: What keyed operators keep inside.
+        self.kept_states = KeptStates()
+        self.publications = Publications()
         self._monitor = Monitor(definition, self.settings, self.started_at)
         self.engine.placed_anew = self._placed_anew
         self._ending = threading.Condition()
@@ -92,10 +95,10 @@ class RecordingTopology:
         rows_out = {stream.name: rows for stream in self.definition.streams if stream.producer == operator}
         batch = self.statistics.batches(operator)
         report = BatchReport(operator, batch, finished - seconds, finished, rows, rows_out, ())
-        self.statistics.add(report)
         sink = isinstance(self.definition.operator(operator), Sink)
         known = DriverKnowledge(streams_of(self.definition, operator), is_sink=sink)
         self._monitor.take(sample_of(report, known))
+        self.publications.note(report)
         for listener in self._listeners:
             listener(report)
         return report
@@ -142,8 +145,11 @@ class RecordingTopology:
         """What was measured before says nothing about the placement as it is now."""
         now = run_time()
         self._monitor.redefine(self.definition)
-        self.statistics.placement_changed(now)
         self._monitor.restart(now)
+
+    @property
+    def statistics(self) -> Statistics:
+        return self._monitor.statistics
 
     def snapshot(self) -> Snapshot:
         return self._monitor.snapshot(run_time(), self.placements.requested, self.cluster)
@@ -157,8 +163,11 @@ class RecordingTopology:
     def throttled(self, operator: str) -> bool:
         return operator in self.held_back
 
+    def kept(self, operator: str) -> tuple[KeptState, ...]:
+        return self.kept_states.of(operator)
+
     def left_inside(self) -> dict[str, int]:
-        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
+        return left_inside({one.name: self.kept(one.name) for one in self.definition.operators})
 
     def unknown_inside(self) -> list[str]:
         return []
@@ -238,11 +247,11 @@ class RecordedPlacements:
         return repair(self.planned, self._topology.usable_slots)
 
     def observed(self, operator: str) -> Observed | None:
-        statistics, requested = self._topology.statistics, self.requested
-        if not (batches := statistics.batches(operator)):
+        newest, requested = self._topology.publications.newest(operator), self.requested
+        if newest is None:
             return None
         tasks = dict(enumerate(requested.tasks.get(operator, ())))
-        return Observed(batches - 1, statistics.last_started(operator), dict(requested.of(operator)), tasks)
+        return Observed(newest.batch, newest.started, dict(requested.of(operator)), tasks)
 
     def places(self, operator: str) -> Places:
         """Without Spark no executor stands behind a slot."""

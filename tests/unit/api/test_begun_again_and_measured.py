@@ -10,7 +10,7 @@ from monitor_fakes import CLUSTER, DEFINITION
 
 from penstock.api.execution import Execution
 from penstock.api.operations import Operation
-from penstock.autoscaler.effect import EndedOperation, Measuring
+from penstock.autoscaler.effect import Effects, EndedOperation
 from penstock.autoscaler.policy import Fate
 from penstock.clock import run_time
 from penstock.monitor.events import Event
@@ -69,13 +69,13 @@ def test_what_was_cancelled_is_not_begun_again() -> None:
 
 def test_throughput_before_and_after_is_told() -> None:
     run, now = topology(measure_seconds=20), run_time()
-    measuring = Measuring(run)
+    effects = Effects(run)
     for second in range(80):
         run.publish("out", 100 if second < 40 else 200, at=now - 80 + second)
         run.publish("work", 10_000, at=now - 80 + second)
-    measuring.ended(EndedOperation(1, "scale-out", "7", began_at=now - 40, ended_at=now))
+    effects.ended(EndedOperation(1, "scale-out", "7", began_at=now - 40, ended_at=now))
     assert told(run) == [], "what it brought has to show first"
-    measuring.close()
+    effects.close()
     [event] = told(run)
     assert event.kind == "notice"
     assert event.cause == "7"
@@ -88,7 +88,7 @@ def test_throughput_before_and_after_is_told() -> None:
 
 def test_moves_are_not_measured() -> None:
     run = topology()
-    measuring = Measuring(run)
-    measuring.ended(EndedOperation(1, "move", "7", began_at=run_time(), ended_at=None))
-    measuring.close()
+    effects = Effects(run)
+    effects.ended(EndedOperation(1, "move", "7", began_at=run_time(), ended_at=None))
+    effects.close()
     assert told(run) == []

@@ -7,13 +7,13 @@ import io
 
 from rich.console import Console
 
-from penstock.cli.display import Display, LatencyDisplay, OperatorDisplay
+from penstock.cli.display import Display, OperatorDisplay
 from penstock.cli.live import live_table, plain_line
 from penstock.cli.screen import Lines, Terminal
 
-SPOUT = OperatorDisplay("spout", "source", {"m1/0": 1}, None, 2000.4, 12, 0.5, 0, False, None)
-SPLIT = OperatorDisplay("split", "map", {"m1/0": 1, "m2/0": 2}, 2000.0, 20_000.0, 0, 0.25, 0, False, None)
-OUT = OperatorDisplay("out", "sink", {"m2/0": 1}, 20_000.0, None, 7, None, 0, False, LatencyDisplay(0.4, 2.0))
+SPOUT = OperatorDisplay("spout", "source", {"m1/0": 1}, None, 2000.4, 12, 0.5, 0, False)
+SPLIT = OperatorDisplay("split", "map", {"m1/0": 1, "m2/0": 2}, 2000.0, 20_000.0, 0, 0.25, 0, False)
+OUT = OperatorDisplay("out", "sink", {"m2/0": 1}, 20_000.0, None, 7, None, 0, False, latency_p50=0.4, latency_p99=2.0)
 DISPLAY = Display("word_count", "standalone", 12.0, 30.0, (SPOUT, SPLIT, OUT), "")
 
 

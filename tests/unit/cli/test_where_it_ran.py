@@ -11,7 +11,8 @@ from rich.console import Console
 from penstock.cli.summary import OperatorSummary, Summary, nothing_ran
 from penstock.cli.summary_page import print_summary, verdict
 from penstock.monitor.kept_state import KeptState, Kind
-from penstock.monitor.live import Latency, OperatorRates
+from penstock.monitor.latency import Latency
+from penstock.monitor.statistics import OperatorRates
 from penstock.running import BundlePlace, Places, TaskPlace
 
 RIGHT = Places((BundlePlace("m1/0", 2, "0", ("0",)),), (), {"m1/0": ("0",)})
@@ -51,9 +52,12 @@ def test_not_known(places):
     assert places.differences() == []
 
 
+LATENCY = Latency(rows=10, mean=0.5, p50=0.25, p90=1.0, p99=1.5)
+
+
 def summary(*places: Places, drained: bool = True, unplaced: str = "") -> Summary:
     operators = [
-        OperatorSummary(f"op{index}", "sink", 1, 10, 0, OperatorRates(5.0, 0.0, 0.1, 3), 0, 4, one, Latency(0.25, 1.5))
+        OperatorSummary(f"op{index}", "sink", 1, 10, 0, OperatorRates(5.0, 0.0, 0.1, 3), 0, 4, one, LATENCY)
         for index, one in enumerate(places)
     ]
     return Summary("flow", "standalone", {"m1": 1, "m2": 1}, 12.3, tuple(operators), drained, unplaced)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from penstock.monitor.latency import Latency
 from penstock.monitor.metric import METRICS, OVERHEAD_PARTS
-from penstock.monitor.snapshot import Backlog, Latency, OperatorOnSlot, OperatorSnapshot, SlotSnapshot, StreamSnapshot
+from penstock.monitor.snapshot import Backlog, OperatorOnSlot, OperatorSnapshot, SlotSnapshot, StreamSnapshot
 
 #: What a snapshot has that is no metric: who it is about, and what holds metrics.
 STRUCTURE = {"name", "kind", "producer", "output", "consumer", "machine", "cores", "slots", "throttled", "held_back"}

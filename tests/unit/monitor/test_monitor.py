@@ -40,13 +40,16 @@ def rows(store: StatisticsStore, until: float = 100) -> list[float | None]:
 def test_the_snapshot_and_the_history_count_the_same(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     feed(monitor, 4)
+    monitor.write(3.5, PLACEMENT)
+    assert rows(store) == [100, 100, 100]
     found = monitor.snapshot(4, PLACEMENT, CLUSTER)
     assert found.complete, found.gaps
     assert found.operators["work"].rate == 100
-    monitor.write(3.5, PLACEMENT)
-    assert rows(store) == [100, 100, 100]
+    assert monitor.statistics.totals("work") == (400, 400)
     monitor.write(4.0, PLACEMENT, last=True)
     assert rows(store) == [100, 100, 100, 100]
+    assert monitor.snapshot(4, PLACEMENT, CLUSTER).operators["work"].rate == 100, "what was written still counts"
+    assert monitor.statistics.totals("work") == (400, 400)
 
 
 def test_a_reconfiguration_starts_the_window_anew_and_not_the_history(store: StatisticsStore) -> None:
@@ -56,6 +59,28 @@ def test_a_reconfiguration_starts_the_window_anew_and_not_the_history(store: Sta
     assert not monitor.snapshot(4, PLACEMENT, CLUSTER).complete
     monitor.write(5, PLACEMENT)
     assert rows(store) == [100] * 4
+    assert monitor.statistics.totals("work") == (400, 400)
+
+
+def test_a_sample_that_is_not_for_decisions_is_counted_and_in_no_snapshot(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    monitor.take(sample("work", 0.5, rows=100), for_decisions=False)
+    assert monitor.snapshot(1, PLACEMENT, CLUSTER).operators["work"].rate is None
+    monitor.write(1, PLACEMENT)
+    assert rows(store) == [100]
+    assert monitor.statistics.totals("work") == (100, 100)
+
+
+def test_late_rows_are_counted_once_for_people_and_for_the_history(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    monitor.dropped("work", 3, 0.5)
+    monitor.restart(0.6)
+    monitor.dropped("work", 4, 0.7)
+    assert monitor.statistics.late_rows("work") == 7
+    monitor.write(1, PLACEMENT)
+    [history] = store.history(HistoryQuery(("late_rows",), 0, 100, operator="work"))
+    assert history.values["late_rows"] == [7]
+    assert monitor.statistics.late_rows("work") == 7
 
 
 def test_without_a_store_nothing_is_kept_for_one() -> None:
@@ -96,7 +121,7 @@ def test_a_run_without_a_goal_closes_the_intervals_of_its_window_too(monkeypatch
     for second in range(100):
         monitor.look("work", levels(second + 0.5))
         monitor.write(second + 0.75, PLACEMENT)
-        waiting.append(len(monitor._window._stretch.collector.open))
+        waiting.append(len(monitor._counts._open))
     assert max(waiting) == 1
     merged: list[object] = []
     merge = OperatorTotals.merge

@@ -10,7 +10,7 @@ from monitor_fakes import DEFINITION
 from penstock.channels.records import NewSegment
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
-from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
+from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
 
 
 def bundle(slot: str, rows: int = 10, **more: Any) -> BundleReport:
@@ -134,3 +134,15 @@ def test_the_age_of_what_waits(born: float | None, age: float | None) -> None:
 def test_an_old_report_is_a_sample_with_less_in_it() -> None:
     sample = sample_of(report(bundle("a/0")), DriverKnowledge(streams={"rows.out": "rows->work"}))
     assert (sample.rows, sample.rows_in, sample.waiting, sample.slots[0].memory) == (10, None, None, None)
+
+
+def test_a_sample_of_rows_says_nothing_of_where_and_at_what_cost() -> None:
+    of = report(bundle("a/0"), bundle("b/0", rows=30), operator="out")
+    rows, whole = sample_of_rows(of, is_sink=True), sample_of(of, DriverKnowledge(is_sink=True))
+    assert (rows.rows, rows.rows_out, rows.bad_rows) == (whole.rows, whole.rows_out, whole.bad_rows)
+    assert rows.latency is not None
+    assert whole.latency is not None
+    assert rows.latency.as_text() == whole.latency.as_text()
+    [work] = rows.slots
+    assert (work.slot, work.rows, work.busy, work.cpu, work.bytes_in) == (UNKNOWN_SLOT, None, None, None, None)
+    assert (rows.rows_in, rows.traffic, rows.overhead, rows.waiting) == (None, None, None, None)

@@ -9,22 +9,22 @@ import pytest
 from monitor_fakes import A1, B0, CLUSTER, DEFINITION, PLACEMENT, levels, sample, work
 
 from penstock.cluster.model import Placement
+from penstock.monitor.counts import Counts
 from penstock.monitor.evaluation import slope, snapshot_of
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.sample import StateSize
-from penstock.monitor.window import Window
 
 WAITING = {"rows": {}, "work": {"rows->work": 10}, "out": {"work->out": 0, "rows->out": 0}}
 
 
-def running(seconds: int = 60, silent: str = "") -> Window:
+def running(seconds: int = 60, silent: str = "") -> Counts:
     """Half a second of batches every second, 100 rows each, and a look every second."""
-    window = Window(10, 20, since=0)
+    counts = Counts(10, 20, since=0)
     for second in range(seconds):
         for name, backlog in WAITING.items():
             if name == silent:
                 continue
-            window.see(name, levels(second + 0.9, backlog))
+            counts.see(name, levels(second + 0.9, backlog))
         latency = LatencySketch()
         latency.add(0.5, 100)
         read = {"work->out": 50, "rows->out": 50}
@@ -33,12 +33,12 @@ def running(seconds: int = 60, silent: str = "") -> Window:
         for name, where in slots.items():
             if name != silent:
                 parts = tuple(work(slot, 100 // len(where)) for slot in where)
-                window.add(sample(name, second + 0.7, 100, slots=parts, **more[name]))
-    return window
+                counts.add(sample(name, second + 0.7, 100, slots=parts, **more[name]))
+    return counts
 
 
-def snapshot(window: Window, now: float = 60, placement: Placement = PLACEMENT):
-    return snapshot_of(window.totals(now), DEFINITION, placement, CLUSTER)
+def snapshot(counts: Counts, now: float = 60, placement: Placement = PLACEMENT):
+    return snapshot_of(counts.window(now), DEFINITION, placement, CLUSTER)
 
 
 def reasons(found) -> dict[tuple[str, str], bool]:
@@ -97,38 +97,38 @@ def test_slots_and_machines_are_what_runs_on_them() -> None:
 
 
 def test_traffic_is_a_rate_from_slot_to_slot_and_machine_to_machine() -> None:
-    window = running()
+    counts = running()
     for second in range(60):
         traffic = {("a/0", "a/1"): 300, ("a/0", "b/0"): 500, ("a/1", "b/0"): 10}
-        window.add(sample("work", second + 0.95, 0, 0.1, slots=(work("a/1", 0, 0.0),), traffic=traffic))
-    found = snapshot(window)
+        counts.add(sample("work", second + 0.95, 0, 0.1, slots=(work("a/1", 0, 0.0),), traffic=traffic))
+    found = snapshot(counts)
     assert found.traffic[("a/0", "b/0")] == pytest.approx(500, rel=0.01)
     assert found.machine_traffic == pytest.approx({("a", "a"): 300, ("a", "b"): 510}, rel=0.01)
 
 
 def test_demand_that_is_not_met_is_input() -> None:
-    window = running()
+    counts = running()
     for second in range(60):
-        window.see("rows", levels(second + 0.95, unmet_rows=1000 + 50 * second, throttled=True))
-    source = snapshot(window).operators["rows"]
+        counts.see("rows", levels(second + 0.95, unmet_rows=1000 + 50 * second, throttled=True))
+    source = snapshot(counts).operators["rows"]
     assert source.rate == pytest.approx(100)
     assert source.input_rate == pytest.approx(150)
     assert (source.unmet_rows, source.throttled, source.held_back) == (1000 + 50 * 59, True, True)
 
 
 def test_the_backlog_s_growth() -> None:
-    window = running()
+    counts = running()
     for second in range(60):
-        window.see("work", levels(second + 0.95, {"rows->work": 10_000 - 20 * second}))
-    backlog = snapshot(window).operators["work"].backlog
+        counts.see("work", levels(second + 0.95, {"rows->work": 10_000 - 20 * second}))
+    backlog = snapshot(counts).operators["work"].backlog
     assert (backlog.rows, backlog.bytes, backlog.age) == (10_000 - 20 * 59, 8 * (10_000 - 20 * 59), 1.0)
     assert backlog.growth == pytest.approx(-20)
 
 
 def test_state_and_overhead() -> None:
-    window = running()
-    window.add(sample("work", 59.9, 0, 0.1, state={0: StateSize(5, 50)}, overhead_parts={"planning": 0.04}))
-    operator = snapshot(window).operators["work"]
+    counts = running()
+    counts.add(sample("work", 59.9, 0, 0.1, state={0: StateSize(5, 50)}, overhead_parts={"planning": 0.04}))
+    operator = snapshot(counts).operators["work"]
     assert operator.state == {0: StateSize(5, 50)}
     assert operator.overhead == {"planning": 0.04}
 
@@ -140,9 +140,9 @@ def test_the_slope_is_that_of_the_line_of_least_squares() -> None:
 
 
 def test_a_time_too_short_to_measure_makes_no_rate() -> None:
-    window = Window(10, 20, since=0)
-    window.add(sample("work", 1e-300, seconds=0.0, slots=(work("a/1", 100, 1e-300),)))
-    operator = snapshot(window, now=1e-300).operators["work"]
+    counts = Counts(10, 20, since=0)
+    counts.add(sample("work", 1e-300, seconds=0.0, slots=(work("a/1", 100, 1e-300),)))
+    operator = snapshot(counts, now=1e-300).operators["work"]
     assert (operator.rate, operator.capacity, operator.utilisation) == (None, None, None)
 
 
@@ -150,41 +150,41 @@ def test_a_time_too_short_to_measure_makes_no_rate() -> None:
 
 
 def test_a_batch_under_way_counts_neither_its_rows_nor_its_time() -> None:
-    window = Window(10, 20, since=0)
+    counts = Counts(10, 20, since=0)
     for index in range(10):
-        window.add(sample("work", 4.0 * (index + 1), rows=400, seconds=4.0, slots=(work("a/1", 400, 4.0),)))
-    window.see("work", levels(43, batch_since=40))
-    operator = snapshot(window, now=43).operators["work"]
+        counts.add(sample("work", 4.0 * (index + 1), rows=400, seconds=4.0, slots=(work("a/1", 400, 4.0),)))
+    counts.see("work", levels(43, batch_since=40))
+    operator = snapshot(counts, now=43).operators["work"]
     assert operator.rate == pytest.approx(100)
     # One of the three instances works all the time.
     assert operator.utilisation == pytest.approx(1 / 3)
 
 
 def test_a_batch_that_began_before_the_window_stretches_it() -> None:
-    window = Window(1, 4, since=0)
+    counts = Counts(1, 4, since=0)
     for index in range(10):
-        window.add(sample("work", 3.0 * (index + 1), rows=300, seconds=3.0, slots=(work("a/1", 300, 3.0),)))
-        window.see("work", levels(3.0 * (index + 1), batch_since=3.0 * (index + 1)))
-    operator = snapshot(window, now=30).operators["work"]
+        counts.add(sample("work", 3.0 * (index + 1), rows=300, seconds=3.0, slots=(work("a/1", 300, 3.0),)))
+        counts.see("work", levels(3.0 * (index + 1), batch_since=3.0 * (index + 1)))
+    operator = snapshot(counts, now=30).operators["work"]
     assert operator.rate == pytest.approx(100)
 
 
 def test_after_a_restart_counting_begins_where_the_left_out_batch_ended() -> None:
-    window = Window(10, 20, since=0)
+    counts = Counts(10, 20, since=0)
     # The batch from 8 to 12 is left out, with its time.
-    window.restart(10)
+    counts.restart(10)
     for index in range(2, 10):
-        window.add(sample("work", 4.0 * (index + 1), rows=400, seconds=4.0))
-    window.see("work", levels(40.0))
-    assert snapshot(window, now=40).operators["work"].rate == pytest.approx(100)
+        counts.add(sample("work", 4.0 * (index + 1), rows=400, seconds=4.0))
+    counts.see("work", levels(40.0))
+    assert snapshot(counts, now=40).operators["work"].rate == pytest.approx(100)
 
 
 def test_an_idle_operator_has_a_rate_of_zero_that_was_measured() -> None:
-    window = Window(10, 20, since=0)
+    counts = Counts(10, 20, since=0)
     for second in range(60):
         for name, backlog in WAITING.items():
-            window.see(name, levels(second, backlog))
-    found = snapshot(window)
+            counts.see(name, levels(second, backlog))
+    found = snapshot(counts)
     assert found.complete, found.gaps
     operator = found.operators["work"]
     assert (operator.rate, operator.utilisation, operator.batches) == (0.0, 0.0, 0)
@@ -217,65 +217,65 @@ def test_an_operator_that_fell_silent_is_stale() -> None:
 
 
 def test_an_operator_that_was_heard_of_now_and_then_is_incomplete() -> None:
-    window = running(silent="work")
-    window.add(sample("work", 59.5))
-    window.see("work", levels(59.9, WAITING["work"]))
-    assert reasons(snapshot(window))[("work", "")]
+    counts = running(silent="work")
+    counts.add(sample("work", 59.5))
+    counts.see("work", levels(59.9, WAITING["work"]))
+    assert reasons(snapshot(counts))[("work", "")]
 
 
 def test_a_young_window_is_incomplete() -> None:
-    window = running(29)
-    assert reasons(snapshot(window, now=29)) == {("window", ""): True}
-    assert snapshot_of(window.totals(29), DEFINITION, PLACEMENT, CLUSTER, least_samples=2).complete
+    counts = running(29)
+    assert reasons(snapshot(counts, now=29)) == {("window", ""): True}
+    assert snapshot_of(counts.window(29), DEFINITION, PLACEMENT, CLUSTER, least_samples=2).complete
     assert snapshot(running(30), now=30).complete
 
 
 def test_a_first_batch_that_is_under_way_is_not_a_rate_of_zero() -> None:
-    window = running(silent="work")
+    counts = running(silent="work")
     for second in range(60):
-        window.see("work", levels(second, WAITING["work"], batch_since=0.5))
-    found = snapshot(window, now=25)
+        counts.see("work", levels(second, WAITING["work"], batch_since=0.5))
+    found = snapshot(counts, now=25)
     assert found.operators["work"].rate is None
     assert reasons(found)[("work", "rate")]
 
 
 def test_a_batch_that_has_just_begun_does_not_hide_that_the_operator_was_idle() -> None:
-    window = running(silent="work")
-    window.add(sample("work", 3.0, rows=600))
+    counts = running(silent="work")
+    counts.add(sample("work", 3.0, rows=600))
     for second in range(60):
-        window.see("work", levels(second, WAITING["work"], batch_since=58.5 if second == 59 else None))
-    found = snapshot(window)
+        counts.see("work", levels(second, WAITING["work"], batch_since=58.5 if second == 59 else None))
+    found = snapshot(counts)
     assert found.complete, found.gaps
     assert found.operators["work"].rate == pytest.approx(600 / 58.5)
 
 
 def test_a_batch_that_hangs_is_said() -> None:
-    window = running()
+    counts = running()
     for second in range(60, 100):
         for name, backlog in WAITING.items():
-            window.see(name, levels(second, backlog, batch_since=60.0 if name == "work" else None))
-    found = snapshot(window, now=100)
+            counts.see(name, levels(second, backlog, batch_since=60.0 if name == "work" else None))
+    found = snapshot(counts, now=100)
     assert reasons(found) == {("work", "rate"): True}
 
 
 def test_nobody_looked_at_the_backlog() -> None:
-    window = Window(10, 20, since=0)
+    counts = Counts(10, 20, since=0)
     for second in range(60):
         for name in WAITING:
-            window.add(sample(name, second + 0.7))
-    found = snapshot(window)
+            counts.add(sample(name, second + 0.7))
+    found = snapshot(counts)
     assert not found.complete
     assert found.operators["work"].backlog.rows is None
     assert found.gaps_in("backlog_rows")
 
 
 def test_what_spark_sql_does_not_measure_is_a_gap_that_is_not_grave() -> None:
-    window = running(silent="work")
+    counts = running(silent="work")
     for second in range(60):
         unknown = tuple(replace(work(slot, 50), rows=None, cpu=None, bytes_in=None) for slot in ("a/1", "b/0"))
-        window.add(sample("work", second + 0.7, slots=unknown, rows_in=None, traffic=None, overhead=None))
-        window.see("work", levels(second + 0.9, WAITING["work"]))
-    found = snapshot(window)
+        counts.add(sample("work", second + 0.7, slots=unknown, rows_in=None, traffic=None, overhead=None))
+        counts.see("work", levels(second + 0.9, WAITING["work"]))
+    found = snapshot(counts)
     assert found.complete
     assert reasons(found) == {("work", "cpu_utilisation"): False, ("work", "traffic"): False}
     operator = found.operators["work"]
@@ -299,10 +299,10 @@ def test_work_on_a_slot_that_is_no_longer_placed_is_still_shown() -> None:
 
 
 def test_a_snapshot_is_json() -> None:
-    window = running()
+    counts = running()
     traffic, state = {("a/0", "b/0"): 500}, {3: StateSize(1, 2)}
-    window.add(sample("work", 59.9, 0, 0.1, slots=(work("b/0", 0, 0.0),), traffic=traffic, state=state))
-    text = json.loads(json.dumps(snapshot(window).as_json(), allow_nan=False))
+    counts.add(sample("work", 59.9, 0, 0.1, slots=(work("b/0", 0, 0.0),), traffic=traffic, state=state))
+    text = json.loads(json.dumps(snapshot(counts).as_json(), allow_nan=False))
     assert text["complete"] is True
     assert text["topology"] == "small"
     by_name = {one["name"]: one for one in text["operators"]}

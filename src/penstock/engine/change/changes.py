@@ -19,6 +19,7 @@ from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
 from penstock.logs import traced
+from penstock.monitor.publications import Publication
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repair import repair
@@ -209,7 +210,7 @@ class RunningEngine:
         slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
-        counted: dict[str, int] = {}
+        looked_at: dict[str, Publication] = {}
         idle_since: dict[str, float] = {}
         seen: dict[str, Observed] = {}
         waiting = {name for name in operators if run.query(name).feeds}
@@ -218,9 +219,9 @@ class RunningEngine:
             _stop_if(give_up)
             lost = self._lost(new)
             for name in sorted(waiting) if not lost else ():
-                published = run.statistics.batches(name)
-                if published != counted.get(name):
-                    counted[name] = published
+                newest = run.publications.newest(name)
+                if newest is not None and newest != looked_at.get(name):
+                    looked_at[name] = newest
                     placed = self._seen(name, at)
                     if placed is not None and placed.agrees(name, run.arrangement.requested):
                         seen[name] = placed
@@ -248,7 +249,8 @@ class RunningEngine:
     def _seen(self, operator: str, at: float) -> Observed | None:
         """Where the newest batch of an operator ran, if that batch began after this time."""
         if self._run.host.streams.internals is None:
-            return Observed(0, at, {}) if self._run.statistics.last_started(operator) > at else None
+            newest = self._run.publications.newest(operator)
+            return Observed(0, at, {}) if newest is not None and newest.started > at else None
         seen = self._run.placements.observed(operator)
         return seen if seen is not None and seen.began > at else None
 
@@ -266,7 +268,7 @@ class RunningEngine:
         return state_bytes(self._run.context.checkpoint(operator), len(self.planned.tasks[operator]))
 
     def _interruption(self, operator: str, at: float) -> Interruption:
-        gaps = self._run.statistics.gaps(operator)
+        gaps = self._run.publications.gaps(operator)
         usual = [gap for published, gap in gaps if published <= at][-USUAL_GAPS:]
         around = [gap for published, gap in gaps if published > at]
         return Interruption(operator, max(around, default=0.0), statistics.median(usual) if usual else None)

@@ -36,7 +36,7 @@ class RunPlacements:
         """The plan of an operator beside what was observed. The run must be up: Spark forgets where the state of a
         query was when the query stops."""
         bound = self._run.host.slots.bindings()
-        reported = {place: _in_order(seen) for place, seen in self._run.statistics.observed(operator).items()}
+        reported = {place: _in_order(seen) for place, seen in self._run.observed_places.of(operator).items()}
         bundles = tuple(
             BundlePlace(slot.name, count, _id(bound.get(slot)), reported.get(slot.name, ()))
             for slot, count in sorted(self.planned.of(operator).items())

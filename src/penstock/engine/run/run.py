@@ -25,11 +25,11 @@ from penstock.engine.run.ending import ended_in_words
 from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.gates import Gates
 from penstock.engine.run.keeping import Keeper
-from penstock.engine.run.measuring import Monitored, Monitoring
 from penstock.engine.run.opening import finish_sinks, open_catalog, open_context, open_monitor
 from penstock.engine.run.places import RunPlacements
 from penstock.engine.run.queries import Queries
 from penstock.engine.run.starting_placement import StartingPlacement
+from penstock.engine.run.watcher import Watched, Watcher
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
 from penstock.engine.state.folder import StateFolder
@@ -38,11 +38,13 @@ from penstock.engine.state.tasks import recorded_tasks
 from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.monitor.events import Event, EventKind, EventLog
-from penstock.monitor.kept_state import left_inside
-from penstock.monitor.live import LiveStatistics
+from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
+from penstock.monitor.observed_places import ObservedPlaces
+from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.statistics import Statistics
 from penstock.plans.repartition import with_tasks
 from penstock.settings import Settings
 from penstock.topology.definition import Keyed, TopologyDefinition
@@ -73,7 +75,9 @@ class Run:
         self.placements = RunPlacements(self)
         self._placement_given = placement is not None
         self._forget = tuple(forget)
-        self.statistics = LiveStatistics()
+        self.publications = Publications()
+        self.observed_places = ObservedPlaces()
+        self._kept_states = KeptStates()
         self.started_at = 0.0
         self._listeners: list[Callable[[BatchReport], None]] = []
         self.chaining = Chaining(self)
@@ -88,7 +92,7 @@ class Run:
         self._context: RunContext | None = None
         self._chores: Chores | None = None
         self._kept_record: KeptRecord | None = None
-        self._monitoring: Monitoring | None = None
+        self._watcher: Watcher | None = None
         self._complete()
 
     def _complete(self) -> None:
@@ -120,16 +124,20 @@ class Run:
 
     @property
     def monitor(self) -> Monitor:
-        return self._measurements().monitor
+        return self._watching().monitor
+
+    @property
+    def statistics(self) -> Statistics:
+        return self.monitor.statistics
 
     @property
     def events(self) -> EventLog:
         return self.monitor.events
 
-    def _measurements(self) -> Monitoring:
-        if self._monitoring is None:
+    def _watching(self) -> Watcher:
+        if self._watcher is None:
             raise RuntimeError("the topology is not started")
-        return self._monitoring
+        return self._watcher
 
     def start(self, held: Collection[str] = ()) -> Self:
         """Start all queries and let rows in. Operators that are `held` get no rows until they are released."""
@@ -149,7 +157,7 @@ class Run:
             raise
         self._keeper.start()
         if self.settings.monitoring == "on":
-            self._measurements().start()
+            self._watching().start()
         self.happened(EventKind.STARTED, f"{len(self.definition.operators)} operators run", self.definition.name)
         return self
 
@@ -161,7 +169,7 @@ class Run:
             declared, self.host, self.state, self.settings, catalog, self._published, plans, self._forget
         )
         context = opened.context
-        self._monitoring = self._open_monitoring(context)
+        self._watcher = self._open_watcher(context)
         for what in opened.told:
             self.happened("notice", what)
         if what := rewriting.finish(self.host.spark, context, catalog):
@@ -175,14 +183,14 @@ class Run:
             self.arrangement.plan(starting.recorded(catalog) or starting.dealt())
         self._kept_record = KeptRecord(catalog, context.channels.last_batch)
         for operator, kept in self._kept_record.known.items():
-            self.statistics.keep(operator, kept.states, 0)
+            self._kept_states.note(operator, kept.states)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
             told = f"the last driver did not note how this change ended, which counts only if it was observed: {change}"
             self.happened("recovery", told)
 
-    def _open_monitoring(self, context: RunContext) -> Monitoring:
-        around = Monitored(
+    def _open_watcher(self, context: RunContext) -> Watcher:
+        around = Watched(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
             channels=context.channels,
@@ -193,12 +201,13 @@ class Run:
             happened=self.happened,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
-        return Monitoring(monitor, around, self.settings.sample_seconds)
+        return Watcher(monitor, around, self.settings.sample_seconds, self.settings.monitoring == "on")
 
     def _published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
-        self.statistics.add(report)
-        if self.settings.monitoring == "on":
-            self._measurements().published(report, taken)
+        self._watching().published(report, taken)
+        self.observed_places.note(report)
+        # Whoever waits for a batch finds it counted.
+        self.publications.note(report)
         for listener in self._listeners:
             listener(report)
 
@@ -211,15 +220,18 @@ class Run:
                 "counted as late rows",
                 operator,
             )
-        self.statistics.keep(operator, account.kept, account.late_rows)
+        self._kept_states.note(operator, account.kept)
         if self._kept_record is not None:
             self._kept_record.note(operator, account.batch, account.kept)
-        if account.late_rows and self.settings.monitoring == "on":
+        if account.late_rows:
             self.monitor.dropped(operator, account.late_rows, run_time())
 
     def left_inside(self) -> dict[str, int]:
         """By operator: how many results of windows wait for their watermark, and so are not emitted yet."""
-        return left_inside({one.name: self.statistics.kept(one.name) for one in self.definition.operators})
+        return left_inside({one.name: self.kept(one.name) for one in self.definition.operators})
+
+    def kept(self, operator: str) -> tuple[KeptState, ...]:
+        return self._kept_states.of(operator)
 
     def unknown_inside(self) -> list[str]:
         """The operators of which it is not known whether they hold such results. They ran in an earlier run that was
@@ -241,14 +253,14 @@ class Run:
 
     def placed_anew(self, at: float) -> None:
         """Forget what was measured before this time: it says nothing about the placement as it is now."""
-        self.statistics.placement_changed(at)
+        self.observed_places.placement_changed(at)
         self.monitor.restart(at)
         self.queries.placed_anew()
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
-        measured = self._measurements().snapshot()
+        measured = self._watching().snapshot()
         return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
 
     # Beside the queries
@@ -305,7 +317,7 @@ class Run:
         self.has_stopped = True
         # What is entered last is done first. Each is done whatever becomes of the others.
         with ExitStack() as ending:
-            ending.callback(self._end_monitoring, drained)
+            ending.callback(self._end_watcher, drained)
             ending.callback(self._end_catalog)
             ending.callback(self._end_queries)
             self._keeper.stop()  # before the queries: the keeper might start one again
@@ -336,14 +348,14 @@ class Run:
         self._catalog.close()
         self._catalog = None
 
-    def _end_monitoring(self, drained: bool) -> None:
-        if self._monitoring is None:
+    def _end_watcher(self, drained: bool) -> None:
+        if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
         self.how_it_ended = how = ended_in_words(drained, left, unknown)
         fields = {"left_inside": left, "left_inside_unknown": unknown}
         self.happened(EventKind.STOPPED, how, self.definition.name, fields=fields)
-        self._monitoring.close()
+        self._watcher.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -12,7 +12,7 @@ from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 from penstock.channels.log import ChannelBacklog
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.intake import Turn
-from penstock.engine.run.measuring import Monitored, Monitoring
+from penstock.engine.run.watcher import Watched, Watcher
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import Levels, Sample
@@ -29,9 +29,9 @@ class Recorder(Monitor):
         self.samples: list[Sample] = []
         self.looks: dict[str, Levels] = {}
 
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: Sample, for_decisions: bool = True) -> None:
         self.samples.append(sample)
-        super().take(sample)
+        super().take(sample, for_decisions)
 
     def look(self, operator: str, levels: Levels) -> None:
         self.looks[operator] = levels
@@ -49,8 +49,8 @@ def happened() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def around(happened: list[tuple[str, str]]) -> Monitored:
-    return Monitored(
+def around(happened: list[tuple[str, str]]) -> Watched:
+    return Watched(
         definition=lambda: DEFINITION,
         queries={one.name: query(one.name) for one in DEFINITION.operators},
         channels=SimpleNamespace(backlog=lambda operator, channel: WAITING),  # type: ignore[arg-type]
@@ -70,13 +70,13 @@ def report(batch: int = 0, finished: float = 200.0) -> BatchReport:
     return BatchReport("work", batch, finished - 1, finished, 10, {"out": 10}, (bundle,))
 
 
-def test_a_sample_has_what_only_the_driver_knows(around: Monitored) -> None:
+def test_a_sample_has_what_only_the_driver_knows(around: Watched) -> None:
     monitor = Recorder()
-    monitoring = Monitoring(monitor, around, 10.0)
-    channel = next(iter(monitoring._known["work"].streams))
+    watcher = Watcher(monitor, around, 10.0)
+    channel = next(iter(watcher._known["work"].streams))
     taken = Batch({}, 10, rows_by_channel={channel: 10})
-    monitoring.published(report(0, 200.0), [taken])
-    monitoring.published(report(1, 203.0), [taken])
+    watcher.published(report(0, 200.0), [taken])
+    watcher.published(report(1, 203.0), [taken])
     first, second = monitor.samples
     assert [work.slot for work in first.slots] == ["a/0"], "where it ran, and not where it was to run"
     assert first.rows_in == {"rows->work": 10}
@@ -87,10 +87,10 @@ def test_a_sample_has_what_only_the_driver_knows(around: Monitored) -> None:
     assert second.levels.backlog["rows->work"].age == pytest.approx(113.0)
 
 
-def test_every_operator_is_looked_at_before_a_snapshot(around: Monitored) -> None:
+def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:
     monitor = Recorder(since=time.time() - 1)
-    monitoring = Monitoring(monitor, around, 10.0)
-    snapshot = monitoring.snapshot()
+    watcher = Watcher(monitor, around, 10.0)
+    snapshot = watcher.snapshot()
     assert set(monitor.looks) == {"rows", "work", "out"}
     assert snapshot.placement is PLACEMENT
     assert snapshot.operators["rows"].throttled is True
@@ -98,24 +98,46 @@ def test_every_operator_is_looked_at_before_a_snapshot(around: Monitored) -> Non
 
 
 def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
-    around: Monitored, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    around: Watched, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor = Recorder()
-    monitoring = Monitoring(monitor, around, 10.0)
-    monkeypatch.setattr(monitor, "take", lambda sample: 1 / 0)
-    monitoring.published(report(0), [])
-    monitoring.published(report(1), [])
+    watcher = Watcher(monitor, around, 10.0)
+    monkeypatch.setattr(monitor, "take", lambda sample, for_decisions: 1 / 0)
+    watcher.published(report(0), [])
+    watcher.published(report(1), [])
     assert happened == [("fault", "a batch of work was not counted: ZeroDivisionError: division by zero")]
 
 
-def test_it_is_over_when_it_is_closed(around: Monitored) -> None:
-    monitoring = Monitoring(Recorder(), around, 0.01)
-    monitoring.start()
-    monitoring.close()
-    assert not monitoring._thread.is_alive()
+def test_a_batch_of_which_the_driver_knows_nothing_is_counted_but_not_for_decisions(
+    around: Watched, happened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    with monkeypatch.context() as being_replaced:
+        being_replaced.delitem(around.queries, "work")  # type: ignore[arg-type]
+        watcher.published(report(0), [])
+    assert happened == [("fault", "a batch of work does not count for decisions: KeyError: 'work'")]
+    assert monitor.statistics.totals("work") == (10, 10)
+    assert monitor.snapshot(201.0, PLACEMENT, CLUSTER).operators["work"].rate is None
 
 
-def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Monitored) -> None:
+def test_without_monitoring_batches_are_counted_and_nobody_looks_at_what_waits(around: Watched) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0, for_decisions=False)
+    watcher.published(report(0), [])
+    assert monitor.statistics.totals("work") == (10, 10)
+    assert monitor.samples[0].levels is None
+    assert monitor.snapshot(201.0, PLACEMENT, CLUSTER).operators["work"].rate is None
+
+
+def test_it_is_over_when_it_is_closed(around: Watched) -> None:
+    watcher = Watcher(Recorder(), around, 0.01)
+    watcher.start()
+    watcher.close()
+    assert not watcher._thread.is_alive()
+
+
+def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Watched) -> None:
     """Every question is several calls of the JVM: 100 operators that do nothing must not cost any."""
     asked: list[str] = []
 
@@ -127,16 +149,16 @@ def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Monitore
 
     around.queries["work"].query = Query()  # type: ignore[assignment]
     monitor = Recorder()
-    monitoring = Monitoring(monitor, around, 10.0)
+    watcher = Watcher(monitor, around, 10.0)
     for _ in range(5):
-        monitoring._find_out()
+        watcher._find_out()
     assert asked == []
-    monitoring.published(report(0, 200.0), [])
+    watcher.published(report(0, 200.0), [])
     for _ in range(5):
-        monitoring._find_out()
+        watcher._find_out()
     # Once in the round after the batch, and once more: Spark's account of it comes a moment later.
     assert asked == ["work", "work"]
-    monitoring.published(report(1, 203.0), [])
+    watcher.published(report(1, 203.0), [])
     assert monitor.samples[-1].overhead_parts == {
         "ask": 0.02, "get_batch": 0.0, "planning": 0.0, "offset_log": 0.0, "commit_log": 0.0
     }  # fmt: skip

@@ -1,10 +1,10 @@
-"""Measuring an operation on timelines made by hand: one point a second, the operation starts at 10."""
+"""Effects an operation on timelines made by hand: one point a second, the operation starts at 10."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.autoscaler.measure import ThroughputPoint, convergence, measure, settling, time_below
+from penstock.autoscaler.throughput_change import ThroughputPoint, convergence, settling, throughput_change, time_below
 
 
 def timeline(before: list[float], after: list[float]) -> list[ThroughputPoint]:
@@ -12,7 +12,7 @@ def timeline(before: list[float], after: list[float]) -> list[ThroughputPoint]:
 
 
 def test_before_and_after_over_the_same_window() -> None:
-    found = measure(timeline([5, 100, 100, 100], [0, 50, 200, 200, 200]), start=10, window=3)
+    found = throughput_change(timeline([5, 100, 100, 100], [0, 50, 200, 200, 200]), start=10, window=3)
     assert (found.before, found.after) == (100, 200)
 
 
@@ -24,7 +24,7 @@ def test_convergence_is_twice_above_and_twice_below_within_the_band() -> None:
 
 
 def test_a_flat_line_has_converged_with_its_second_sample() -> None:
-    found = measure(timeline([100] * 5, [100] * 5), start=10, window=5)
+    found = throughput_change(timeline([100] * 5, [100] * 5), start=10, window=5)
     assert found.convergence == found.convergence_sigma == 2
     assert found.settled == 1
     assert found.time_at_zero == found.time_below == 0
@@ -33,20 +33,20 @@ def test_a_flat_line_has_converged_with_its_second_sample() -> None:
 def test_both_definitions_differ_by_their_band() -> None:
     """M = 100, sigma = 20: the thesis' band is wider than 5%."""
     swinging = timeline([100] * 4, [120, 80, 120, 80, 120, 80, 120, 80])
-    found = measure(swinging, start=10, window=8)
+    found = throughput_change(swinging, start=10, window=8)
     assert found.convergence is None
     assert found.convergence_sigma == 4
     assert found.settled is None
 
 
 def test_time_at_zero_and_below_ninety_percent() -> None:
-    found = measure(timeline([100] * 5, [95, 0, 0, 60, 89, 91, 100, 100, 100]), start=10, window=3)
+    found = throughput_change(timeline([100] * 5, [95, 0, 0, 60, 89, 91, 100, 100, 100]), start=10, window=3)
     assert found.time_at_zero == 2
     assert found.time_below == 4
 
 
 def test_what_a_scale_in_gives_up_for_good_is_no_interruption() -> None:
-    found = measure(timeline([100] * 5, [20, 60, 60, 60, 60]), start=10, window=3)
+    found = throughput_change(timeline([100] * 5, [20, 60, 60, 60, 60]), start=10, window=3)
     assert found.time_below == 1
 
 
@@ -61,5 +61,5 @@ def test_settling_forgets_what_did_not_last() -> None:
 
 @pytest.mark.parametrize("points", [[], [ThroughputPoint(5, 100)]])
 def test_a_timeline_that_ends_before_the_operation(points) -> None:
-    found = measure(points, start=10, window=20)
+    found = throughput_change(points, start=10, window=20)
     assert found.convergence is None and found.after == 0 and found.time_below == 0

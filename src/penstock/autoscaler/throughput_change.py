@@ -25,7 +25,7 @@ class ThroughputPoint:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ThroughputChange:
     """Rates are rows a second, times are seconds from the start of the operation. None means: not within the
     timeline."""
 
@@ -41,7 +41,7 @@ class Measurement:
     time_below: float
 
 
-def measure(timeline: Sequence[ThroughputPoint], start: float, window: float) -> Measurement:
+def throughput_change(timeline: Sequence[ThroughputPoint], start: float, window: float) -> ThroughputChange:
     """Compare the last `window` seconds before `start`, when the operation began, with the last ones of the timeline.
 
     The papers' post-scale mean M and standard deviation sigma are taken over that last window: over all points since
@@ -55,7 +55,7 @@ def measure(timeline: Sequence[ThroughputPoint], start: float, window: float) ->
     sigma = statistics.pstdev(settled) if settled else 0.0
     # A scale-in may lower the throughput for good: that is no interruption.
     limit = INTERRUPTED * min(before_mean, after_mean)
-    return Measurement(
+    return ThroughputChange(
         before_mean,
         after_mean,
         convergence(after, start, after_mean, BAND * after_mean),

@@ -1,5 +1,6 @@
-"""What the engine tells the monitor: a sample with every batch, a look at every operator once an interval, and in the
-background what takes longer: sizes of state, Spark's own account of a batch, the statistics store."""
+"""The watcher tells the monitor what the engine knows: a sample with every batch, a look at every operator once an
+interval, and in the background what takes longer: sizes of state, Spark's own account of a batch. It also has the
+monitor write to the statistics store."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
-from penstock.monitor.sample import Levels, Sample, StateSize
-from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of, waiting
+from penstock.monitor.sample import Levels, StateSize
+from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
@@ -38,8 +39,8 @@ SPARK_PARTS = {
 
 
 @dataclass(frozen=True)
-class Monitored:
-    """What the monitor has to see of a run, as it is at the moment it looks."""
+class Watched:
+    """What the watcher has to see of a run, as it is at the moment it looks."""
 
     definition: Callable[[], TopologyDefinition]
     queries: Mapping[str, OperatorQuery | StandingQuery]
@@ -67,11 +68,13 @@ class _Known:
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
-class Monitoring:
-    """The monitor of one run, fed. `published` is called by the queries' threads, everything else by any."""
+class Watcher:
+    """Of one run. The threads of the queries call `published`; any thread may call everything else."""
 
-    def __init__(self, monitor: Monitor, around: Monitored, sample_seconds: float) -> None:
+    def __init__(self, monitor: Monitor, around: Watched, sample_seconds: float, for_decisions: bool = True) -> None:
+        """Without decisions a batch is only counted: nobody looks at what waits, and no snapshot has it."""
         self.monitor = monitor
+        self.for_decisions = for_decisions
         self._around = around
         self._seconds = sample_seconds
         definition, now = around.definition(), run_time()
@@ -97,32 +100,36 @@ class Monitoring:
     # On the way of every batch
 
     def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
+        """A mistake in what is measured must not stop what is running, and costs no more than it must."""
+        is_sink = isinstance(self._around.definition().operator(report.operator), Sink)
+        sample = None
+        if self.for_decisions:
+            try:
+                sample = sample_of(report, self._knowledge(report, taken, is_sink))
+            except Exception as problem:
+                self._complain(f"a batch of {report.operator} does not count for decisions: {_named(problem)}")
         try:
-            self.monitor.take(self._sample(report, taken))
-        except Exception as problem:  # a mistake in what is measured must not stop what is running
-            self._complain(f"a batch of {report.operator} was not counted: {type(problem).__name__}: {problem}")
+            self.monitor.take(sample or sample_of_rows(report, is_sink), for_decisions=sample is not None)
+        except Exception as problem:
+            self._complain(f"a batch of {report.operator} was not counted: {_named(problem)}")
 
-    def _sample(self, report: BatchReport, taken: Sequence[Batch]) -> Sample:
+    def _knowledge(self, report: BatchReport, taken: Sequence[Batch], is_sink: bool) -> DriverKnowledge:
         around, known = self._around, self._known[report.operator]
-        operator = around.definition().operator(report.operator)
         tasks = around.placement().tasks.get(report.operator, ())
-        sample = sample_of(
-            report,
-            DriverKnowledge(
-                streams=known.streams,
-                is_sink=isinstance(operator, Sink),
-                executors=around.executors(),
-                tasks=[slot.name for slot in tasks],
-                rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
-                traffic=_added([one.traffic for one in taken]),
-                previous_finished=known.finished,
-                levels=self._levels(report.operator, report.finished, between_batches=True),
-                state=known.state,
-                overhead_parts=known.overhead,
-            ),
+        found = DriverKnowledge(
+            streams=known.streams,
+            is_sink=is_sink,
+            executors=around.executors(),
+            tasks=[slot.name for slot in tasks],
+            rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
+            traffic=_added([one.traffic for one in taken]),
+            previous_finished=known.finished,
+            levels=self._levels(report.operator, report.finished, between_batches=True),
+            state=known.state,
+            overhead_parts=known.overhead,
         )
         known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
-        return sample
+        return found
 
     # What it looks like right now
 
@@ -191,8 +198,12 @@ class Monitoring:
         except Exception as problem:  # whatever it is
             if self._writable:
                 self._writable = False
-                why = problem.message if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
+                why = problem.message if isinstance(problem, PenstockError) else _named(problem)
                 self._around.happened(EventKind.FAULT, f"statistics cannot be written: {why}")
+
+
+def _named(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"
 
 
 def _added(traffic: Sequence[Mapping[tuple[str, str], int]]) -> dict[tuple[str, str], int]:

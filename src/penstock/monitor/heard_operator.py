@@ -17,7 +17,7 @@ STALE_INTERVALS = 3
 
 
 @dataclass(frozen=True)
-class Measured:
+class HeardOperator:
     """An operator that was heard of, and the time in which its batches were counted."""
 
     operator: Operator
@@ -34,7 +34,7 @@ class Measured:
         return total([value(slot) for slot in self.totals.slots.values()])
 
 
-def measured_or_gap(operator: Operator, window: WindowTotals) -> Measured | Gap:
+def heard_or_gap(operator: Operator, window: WindowTotals) -> HeardOperator | Gap:
     name = operator.name
     totals = window.operators.get(name)
     heard_at = totals.heard_at if totals is not None else None
@@ -49,7 +49,7 @@ def measured_or_gap(operator: Operator, window: WindowTotals) -> Measured | Gap:
     batch_since = _under_way_since(totals)
     seconds = max(_stop(totals, window, batch_since) - _start(totals, window, name), 0.0)
     counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
-    return Measured(operator, totals, seconds, counted)
+    return HeardOperator(operator, totals, seconds, counted)
 
 
 def _start(totals: OperatorTotals, window: WindowTotals, name: str) -> float:
@@ -75,7 +75,7 @@ def _under_way_since(totals: OperatorTotals) -> float | None:
     return None if ended else since
 
 
-def unmeasured(one: Measured, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:
+def gaps_of(one: HeardOperator, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:
     """What is not known of an operator that was heard of."""
     name, totals = one.operator.name, one.totals
     batch_since = _under_way_since(totals)
