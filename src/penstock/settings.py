@@ -65,6 +65,12 @@ class Settings:
         "between them. A topology that scales by itself runs without chains.",
         choices=("on", "off"),
     )
+    bundles: str = _setting(
+        "batches",
+        "How rows reach the bundles of Arrow operators: in Spark's micro-batches (batches), or to bundles that stand and "
+        "take their rows in milliseconds (standing, which is being built and does not survive everything yet).",
+        choices=("batches", "standing"),
+    )
     catalog: str = _setting(
         "", "URL of the catalog (postgresql://...). If empty, the catalog is an SQLite file in the state folder."
     )

@@ -28,7 +28,13 @@ HERE = Path(__file__).parent
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 #: Short batches and no lingering: tests should not wait.
-TEST_SETTINGS = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.5, drain_seconds=60)
+TEST_SETTINGS = Settings(
+    batch_interval=0.3,
+    batch_linger=0.02,
+    retention_seconds=0.5,
+    drain_seconds=60,
+    bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "batches"),
+)
 
 
 PASSWORD = "the-password-of-the-user-who-runs-the-tests"

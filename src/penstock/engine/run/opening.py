@@ -41,7 +41,7 @@ from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.dataframe_function import stands
-from penstock.topology.definition import TopologyDefinition
+from penstock.topology.definition import Operator, TopologyDefinition
 
 
 def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Catalog:
@@ -101,7 +101,7 @@ def open_context(
     if is_new:
         check_empty(definition, checkpoints)
     # Of operators that stand, the catalog alone knows how far they are.
-    carried = [one for name in succession.carried if not stands(one := definition.operator(name))]
+    carried = [one for name in succession.carried if not _stands(one := definition.operator(name), settings)]
     check_checkpoints(old, carried, checkpoints)
     check_agreement(carried, catalog, checkpoints.location, host.spark)
     check_segments(definition, old, succession, catalog, store)
@@ -140,6 +140,10 @@ def open_context(
     for location in (context.checkpoints, store.root):
         for_owner_only(location)
     return Opened(context, told)
+
+
+def _stands(operator: Operator, settings: Settings) -> bool:
+    return settings.bundles == "standing" and stands(operator)
 
 
 def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:

@@ -166,7 +166,7 @@ class Queries:
 
     def _made(self, operators: Sequence[Operator]) -> AnyQuery:
         seats = self._seats(operators[0].name)
-        if stands(operators[0]):
+        if self._run.settings.bundles == "standing" and stands(operators[0]):
             return StandingQuery(operators, self._run.context, seats, self._bundle_server())
         return OperatorQuery(operators, self._run.context, seats)
 

@@ -14,8 +14,7 @@ from penstock.channels.log import Channels
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.query.feeds import Batch
-from penstock.engine.query.query import OperatorQuery
-from penstock.engine.standing.query import StandingQuery
+from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
@@ -43,7 +42,7 @@ class Watched:
     """What the watcher has to see of a run, as it is at the moment it looks."""
 
     definition: Callable[[], TopologyDefinition]
-    queries: Mapping[str, OperatorQuery | StandingQuery]
+    queries: Mapping[str, AnyQuery]
     channels: Channels
     placement: Callable[[], Placement]
     cluster: Callable[[], Cluster]
