@@ -67,8 +67,8 @@ class Settings:
     )
     bundles: str = _setting(
         "batches",
-        "How rows reach the bundles of Arrow operators: in Spark's micro-batches (batches), or to bundles that stand and "
-        "take their rows in milliseconds (standing, which is being built and does not survive everything yet).",
+        "How rows reach the bundles of Arrow operators: in micro-batches of Spark (batches), or bundles stand and take "
+        "rows within milliseconds (standing, which is being built and does not survive everything yet).",
         choices=("batches", "standing"),
     )
     catalog: str = _setting(
