@@ -65,6 +65,16 @@ class Settings:
         "between them. A topology that scales by itself runs without chains.",
         choices=("on", "off"),
     )
+    file_seconds: float = _setting(
+        2.0,
+        "Seconds of rows that one file of a Parquet sink holds, where bundles stand: shorter shows rows sooner, longer "
+        "makes fewer and larger files.",
+        low=0.01,
+        high=3600,
+    )
+    file_rows: int = _setting(
+        1_000_000, "Rows that one file of a Parquet sink holds at most, where bundles stand.", low=1, high=1_000_000_000
+    )
     bundles: str = _setting(
         "batches",
         "How rows reach the bundles of Arrow operators: in micro-batches of Spark (batches), or bundles stand and take "

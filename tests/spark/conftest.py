@@ -33,6 +33,7 @@ TEST_SETTINGS = Settings(
     batch_linger=0.02,
     retention_seconds=0.5,
     drain_seconds=60,
+    file_seconds=0.05,
     bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "batches"),
 )
 

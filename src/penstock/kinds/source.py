@@ -139,6 +139,10 @@ class SourceKind:
     #: source is busy only with what is chained behind it, and the size of batches does not follow the time of reading.
     reading_is_work: ClassVar[bool] = False
 
+    #: Whether a worker that reads a range fetches ahead what comes after it. Then the bundle that read a range gets the
+    #: range behind it too; otherwise any bundle may read any range.
+    fetches_ahead: ClassVar[bool] = False
+
     @property
     def ends(self) -> bool:
         """Whether it ends by itself."""

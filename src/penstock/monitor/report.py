@@ -58,7 +58,11 @@ class BundleReport:
 
     @staticmethod
     def parse(text: bytes) -> BundleReport:
-        fields: dict[str, Any] = json.loads(text)
+        return BundleReport.of(json.loads(text))
+
+    @staticmethod
+    def of(fields: dict[str, Any]) -> BundleReport:
+        """From what was JSON."""
         fields["segments"] = tuple(NewSegment(**segment) for segment in fields["segments"])
         fields["staged"] = tuple((staged, final) for staged, final in fields["staged"])
         return BundleReport(**fields)

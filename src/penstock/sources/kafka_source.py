@@ -127,6 +127,7 @@ class KafkaSource(SourceKind):
     #: Messages cost little: a first batch of few would only cost time.
     first_batch = 20_000
     reading_is_work = True
+    fetches_ahead = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", row_schema(self.payload, self.metadata))

@@ -48,10 +48,10 @@ class Seat:
     @staticmethod
     def parse(text: bytes) -> Seat:
         fields = json.loads(text)
-        seat = Seat(**fields)
-        if not (isinstance(seat.query, str) and isinstance(seat.turn, int) and isinstance(seat.index, int)):
-            raise ValueError("a seat is a query, a turn and an index")
-        return seat
+        wanted = {"query": str, "turn": int, "index": int, "slot": str, "instances": int}
+        if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != wanted:
+            raise ValueError("a bundle says first which seat it takes")
+        return Seat(**fields)
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,11 @@ class Dealer(Gate):
         return not self._open_batches
 
     @property
+    def lingers(self) -> bool:
+        """Whether the next batch waits for more rows, by choice."""
+        return self._clock() < self._earliest_cut()
+
+    @property
     def started(self) -> float | None:
         """When the oldest open batch was cut."""
         with self._channels.lock:

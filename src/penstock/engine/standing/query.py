@@ -16,7 +16,7 @@ from penstock.engine.message.wire import Seat
 from penstock.engine.query.batch_reports import FinishedBatch
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.frames import channel_input
-from penstock.engine.query.pacing import pacer_of
+from penstock.engine.query.pacing import Pacer, pacer_of
 from penstock.engine.query.programs import Programs
 from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import Seats
@@ -28,7 +28,7 @@ from penstock.engine.standing.turn import Places, Turn
 from penstock.engine.state.agreement import last_batch
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
-from penstock.topology.definition import Operator, Source
+from penstock.topology.definition import Operator, Sink, Source
 
 #: How often somebody who waits looks again.
 POLL = 0.01
@@ -65,8 +65,8 @@ class StandingQuery:
         self.dealer = Dealer(
             context.channels.seen_by(name),
             context.written_by(self.chain),
-            functools.partial(pacer_of, operator, settings),
-            settings.batch_linger,
+            functools.partial(pacer_of, operator, settings) if not self._writes_files() else self._file_pacer,
+            settings.batch_linger if not self._writes_files() else settings.file_seconds,
             self._publish,
             throttle=settings.backlog_policy == "throttle",
             first_batch=0 if newest is None else newest + 1,
@@ -88,6 +88,14 @@ class StandingQuery:
     def feeds(self) -> list[ChannelSupply | SourceSupply]:
         return [] if self.supply is None else [self.supply]
 
+    def _writes_files(self) -> bool:
+        return any(isinstance(one, Sink) and self.context.file_writer(one) is not None for one in self.chain)
+
+    def _file_pacer(self) -> Pacer:
+        """A batch becomes a file for every share: it waits until that is worth while."""
+        settings = self.context.settings
+        return Pacer(max(settings.file_seconds, settings.batch_interval), settings.file_rows)
+
     # Starting
 
     def start(self) -> None:
@@ -100,7 +108,7 @@ class StandingQuery:
             spec = operator.spec
             offsets = spec.offsets(context.place_of_source(operator))
             published = last_batch(context.channels.catalog, operator.name).ends.get("0")
-            self.supply = SourceSupply(offsets, spec.unit, published, lambda: self.dealer.closed)
+            self.supply = SourceSupply(offsets, spec, published, self.dealer)
             program = programs.whole(SourceReader(spec))
         else:
             streams = context.definition.inputs_of(operator.name)

@@ -15,13 +15,15 @@ from typing import Protocol
 from penstock.engine.message import wire
 from penstock.engine.message.wire import Address, Seat
 from penstock.engine.standing.dealer import Dealer, Standing
-from penstock.logs import traced
+from penstock.logs import LOGGER
 from penstock.monitor.report import BundleReport
 
 #: Seconds without a sign of life after which a bundle's work is given to another.
 SILENT_SECONDS = 15.0
 #: Seconds that somebody who connects may take to say who it is.
 GREETING_SECONDS = 10.0
+#: Who it is takes no more than this to say.
+GREETING_BYTES = 4096
 
 
 class Served(Protocol):
@@ -79,26 +81,32 @@ class BundleServer:
             threading.Thread(target=self._serve, args=(connection,), name="penstock-bundle", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
-        with connection, traced("a connection of a bundle ended", EOFError, OSError, ValueError, AuthenticationError):
+        with self._lock:
+            self._connections.add(connection)
+        try:
+            with connection:
+                self._speak(connection)
+        except (EOFError, OSError, ValueError, AuthenticationError) as problem:
+            # A bundle that is gone is nothing unusual: what it had to do is given to another, and Spark starts it again.
+            LOGGER.info("a connection of a bundle ended: %s: %s", type(problem).__name__, problem)
+        finally:
             with self._lock:
-                self._connections.add(connection)
-            try:
-                wire.without_delay(connection)
-                deliver_challenge(connection, self.address.key)
-                answer_challenge(connection, self.address.key)
-                if not connection.poll(GREETING_SECONDS):
-                    return
-                seat = Seat.parse(connection.recv_bytes())
-                query = self._queries.get(seat.query)
-                standing = query.seat_taken(seat) if query is not None else None
-                if query is None or standing is None:
-                    wire.send_work(connection, None)
-                    return
-                _speak_for(standing, query, connection)
-            finally:
-                with self._lock:
-                    self._connections.discard(connection)
+                self._connections.discard(connection)
+
+    def _speak(self, connection: Connection) -> None:
+        wire.without_delay(connection)
+        # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
+        deliver_challenge(connection, self.address.key)
+        answer_challenge(connection, self.address.key)
+        if not connection.poll(GREETING_SECONDS):
+            return
+        seat = Seat.parse(connection.recv_bytes(GREETING_BYTES))
+        query = self._queries.get(seat.query)
+        standing = query.seat_taken(seat) if query is not None else None
+        if query is None or standing is None:
+            wire.send_work(connection, None)
+        else:
+            _speak_for(standing, query, connection)
 
 
 def _speak_for(standing: Standing, query: Served, connection: Connection) -> None:
@@ -117,7 +125,7 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
             descriptor = dealt.share.as_descriptor()
             wire.send_work(connection, wire.Work(dealt.batch.number, dealt.part, descriptor))
             text = wire.receive_reports(connection, SILENT_SECONDS)
-            reports = tuple(BundleReport.parse(json.dumps(one).encode()) for one in json.loads(text))
+            reports = tuple(BundleReport.of(one) for one in json.loads(text))
             try:
                 dealer.done(standing, reports)
             except Exception as error:

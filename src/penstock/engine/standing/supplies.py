@@ -5,15 +5,15 @@ is started again goes on there, whatever was cut and not published before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.channels.log import Channels
 from penstock.channels.records import Segment
 from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, runs, split
 from penstock.engine.query.feeds import Batch, ChannelInput
-from penstock.engine.standing.dealer import CutBatch
-from penstock.kinds import Offsets, Range, Unit
+from penstock.engine.standing.dealer import CutBatch, Dealer
+from penstock.kinds import Offsets, Range, SourceKind, Unit
 
 
 class ChannelSupply:
@@ -100,16 +100,16 @@ class ChannelSupply:
 class SourceSupply:
     """The ranges of a source. Its own offsets say what there is and where it lies."""
 
-    any_bundle = True
-
-    def __init__(self, offsets: Offsets, unit: Unit, published: Any, closed: Callable[[], bool]) -> None:
+    def __init__(self, offsets: Offsets, spec: SourceKind, published: Any, dealer: Dealer) -> None:
         """`published` is where the newest published batch ends; None if there is none."""
+        self.any_bundle = not spec.fetches_ahead
         self._offsets = offsets
         #: Rows of other units are counted by who reads them.
-        self._counts_rows = unit is Unit.ROWS
-        self._closed = closed
+        self._counts_rows = spec.unit is Unit.ROWS
+        self._dealer = dealer
         self._published = published
         self._last = published
+        self._turn = 0
         self.go_back()
 
     def look(self) -> None:
@@ -131,6 +131,10 @@ class SourceSupply:
         self._last = end
         size = sum(one.size for one in ranges)
         read = Batch({}, size if self._counts_rows else 0, *_born(ranges), work=size)
+        if len(ranges) < len(bundles):
+            # Who is first goes around, so that all have something to do in turn.
+            turn, self._turn = self._turn % len(bundles), self._turn + 1
+            bundles = [*bundles[turn:], *bundles[:turn]]
         shares = []
         parts = runs([one.size for one in ranges], [bundle.instances for bundle in bundles])
         for bundle, part in zip(bundles, parts, strict=True):
@@ -159,10 +163,12 @@ class SourceSupply:
 
     @property
     def unmet(self) -> int | None:
-        """Rows that are there and not emitted. A source that was closed for good owes nothing more."""
-        if self._closed():
-            return 0 if self._counts_rows else None
-        return self._offsets.unmet
+        """Rows that are there and not emitted. A source that was closed for good owes nothing more, and one that waits
+        for more rows owes nothing yet."""
+        unmet = self._offsets.unmet
+        if self._dealer.closed or self._dealer.lingers:
+            return 0 if self._counts_rows or unmet is not None else None
+        return unmet
 
     def close(self) -> None:
         self._offsets.close()

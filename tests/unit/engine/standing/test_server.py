@@ -1,0 +1,201 @@
+"""The driver's end of the connections to bundles: who knows the key gets work, who falls silent loses it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection
+from typing import Any
+
+import pytest
+
+from penstock.cluster.model import Slot
+from penstock.engine.message import wire
+from penstock.engine.message.shares import Bundle, Descriptor, Share
+from penstock.engine.message.wire import Seat
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.pacing import Pacer
+from penstock.engine.standing import server as module
+from penstock.engine.standing.dealer import CutBatch, Dealer, OpenBatch, Standing
+from penstock.engine.standing.server import BundleServer
+from penstock.monitor.report import BundleReport
+
+BUNDLE = Bundle(Slot("a", 0), 1)
+REPORT = BundleReport("a/0", 1, 0, None, "", 0, 10, 0, {}, 0.01, 0.01, 0.0, 0.01, 0.0, 0.0)
+
+
+class Channels:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+
+    def full(self, channel: str) -> bool:
+        return False
+
+    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self.lock:
+            return self._changed.wait_for(predicate, timeout)
+
+    def notify(self) -> None:
+        with self.lock:
+            self._changed.notify_all()
+
+
+class Rows:
+    any_bundle = True
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def look(self) -> None:
+        pass
+
+    def available(self) -> int:
+        return 20 - self.position
+
+    def due_in(self) -> float | None:
+        return None
+
+    def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+        start, self.position = self.position, self.position + 10
+        return CutBatch(Batch({}, 10), (Share(bundles[0], load={"rows": start}),), {"0": self.position})
+
+    def go_back(self) -> None:
+        raise AssertionError("nothing is cut again here")
+
+
+class Query:
+    """A query with one seat."""
+
+    def __init__(self) -> None:
+        self.published: list[int] = []
+        self.failure: Exception | None = None
+        channels: Any = Channels()
+        self.dealer = Dealer(channels, [], lambda: Pacer(1.0, 10, 10), 0.0, self._publish)
+        self.dealer.feed_from(Rows())
+        self.dealer.open()
+        self.dealer.serve(1, [BUNDLE])
+
+    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.published += [one.number for one in batches]
+
+    def seat_taken(self, seat: Seat) -> Standing | None:
+        return self.dealer.stand(seat.turn, seat.index, BUNDLE) if seat.turn == 1 else None
+
+    def fail(self, error: Exception) -> None:
+        self.failure = error
+
+
+@pytest.fixture
+def server() -> Iterator[BundleServer]:
+    made = BundleServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def query() -> Query:
+    return Query()
+
+
+def seated(server: BundleServer, name: str, turn: int = 1) -> Connection:
+    connection = wire.connect(server.address)
+    connection.send_bytes(Seat(name, turn, 0, "a/0", 1).as_text())
+    return connection
+
+
+def received(connection: Connection) -> wire.Work | None:
+    assert connection.poll(5)
+    return wire.receive_work(connection)
+
+
+def test_a_bundle_gets_share_after_share_and_leaves_when_it_is_told_to(server: BundleServer, query: Query) -> None:
+    with seated(server, server.add(query)) as connection:
+        for number in range(2):
+            work = received(connection)
+            assert work is not None
+            assert (work.batch, work.part) == (number, 0)
+            assert Descriptor.parse(work.descriptor).load == {"rows": 10 * number}
+            wire.send_alive(connection)
+            wire.send_reports(connection, [REPORT.as_json()])
+        query.dealer.end()
+        assert received(connection) is None
+    assert query.published == [0, 1]
+
+
+def test_a_stranger_gets_nothing(server: BundleServer, query: Query) -> None:
+    server.add(query)
+    with pytest.raises((AuthenticationError, EOFError, OSError)):
+        Client((server.address.host, server.address.port), authkey=b"a guess").recv_bytes()
+    with socket.create_connection((server.address.host, server.address.port), timeout=5) as stranger:
+        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n" + b"\0" * 64)
+        answer = b""
+        with suppress(ConnectionError):
+            while data := stranger.recv(1000):
+                answer += data
+    assert b"rows" not in answer
+    # And all others are served as before.
+    with seated(server, server.add(query)) as connection:
+        assert received(connection) is not None
+
+
+@pytest.mark.parametrize("turn", [0, 2])
+def test_who_comes_for_another_turn_is_sent_away(server: BundleServer, query: Query, turn: int) -> None:
+    with seated(server, server.add(query), turn) as connection:
+        assert received(connection) is None
+
+
+def test_who_comes_for_a_query_that_is_gone_is_sent_away(server: BundleServer, query: Query) -> None:
+    name = server.add(query)
+    server.remove(name)
+    with seated(server, name) as connection:
+        assert received(connection) is None
+
+
+def test_the_work_of_a_bundle_that_is_gone_or_silent_goes_to_the_next(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.2)
+    name = server.add(query)
+    with seated(server, name) as gone:
+        assert received(gone) is not None
+    with seated(server, name) as silent:
+        work = received(silent)
+        assert work is not None
+        assert work.batch == 0
+        with pytest.raises((EOFError, ConnectionError)):  # the driver has closed the connection
+            silent.recv_bytes()
+        with seated(server, name) as third:
+            work = received(third)
+            assert work is not None
+            assert work.batch == 0
+            wire.send_reports(third, [REPORT.as_json()])
+            assert received(third) is not None
+    assert query.published == [0]
+
+
+def test_what_a_bundle_says_is_parsed_and_nothing_else(server: BundleServer, query: Query) -> None:
+    name = server.add(query)
+    for nonsense in (b"\x80\x04\x95nonsense", json.dumps(["a", "list"]).encode()):
+        with wire.connect(server.address) as connection:
+            connection.send_bytes(nonsense)
+            with pytest.raises((EOFError, ConnectionError)):
+                connection.recv_bytes()
+    with seated(server, name) as connection:
+        assert received(connection) is not None
+
+
+def test_a_batch_that_cannot_be_published_is_a_failure_of_its_query(server: BundleServer, query: Query) -> None:
+    query.failure = OSError("no space left on device")
+    with seated(server, server.add(query)) as connection:
+        assert received(connection) is not None
+        wire.send_reports(connection, [REPORT.as_json()])
+        with pytest.raises((EOFError, ConnectionError)):
+            connection.recv_bytes()
+    assert "no space" in str(query.failure)
