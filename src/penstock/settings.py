@@ -65,6 +65,12 @@ class Settings:
         "between them. A topology that scales by itself runs without chains.",
         choices=("on", "off"),
     )
+    turn_seconds: float = _setting(
+        600.0,
+        "Seconds that a Spark task stands before another takes its place, where bundles stand.",
+        low=1,
+        high=86_400,
+    )
     file_seconds: float = _setting(
         2.0,
         "Seconds of rows that one file of a Parquet sink holds, where bundles stand: shorter shows rows sooner, longer "

@@ -142,7 +142,10 @@ class StandingQuery:
             if turn.error is not None:
                 raise turn.error
             self._turn = turn = None
-        if places.bundles and (turn is None or turn.places != places):
+            time.sleep(AGAIN_SECONDS)  # whatever made its bundles leave shall not make this a busy loop
+        if not places.bundles:
+            return
+        if turn is None or turn.places != places or run_time() > turn.began + self.context.settings.turn_seconds:
             self._begin(places)
 
     def _wanted(self) -> Places:

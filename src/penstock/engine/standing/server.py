@@ -87,7 +87,7 @@ class BundleServer:
             with connection:
                 self._speak(connection)
         except (EOFError, OSError, ValueError, AuthenticationError) as problem:
-            # A bundle that is gone is nothing unusual: what it had to do is given to another, and Spark starts it again.
+            # A bundle that is gone is nothing unusual: another one gets what it had to do, and Spark starts it again.
             LOGGER.info("a connection of a bundle ended: %s: %s", type(problem).__name__, problem)
         finally:
             with self._lock:
