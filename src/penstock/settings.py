@@ -66,10 +66,7 @@ class Settings:
         choices=("on", "off"),
     )
     turn_seconds: float = _setting(
-        600.0,
-        "Seconds that a Spark task stands before another takes its place, where bundles stand.",
-        low=1,
-        high=86_400,
+        600.0, "Seconds that the Spark task of a bundle stands before another takes its place.", low=1, high=86_400
     )
     file_seconds: float = _setting(
         2.0,

@@ -5,7 +5,6 @@ It travels as JSON, never as a pickle, from the executor through the query to th
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ class BundleReport:
     operator: str = ""
 
     def as_json(self) -> bytes:
-        return json.dumps(dataclasses.asdict(self)).encode()
+        return json.dumps({**vars(self), "segments": [vars(one) for one in self.segments]}).encode()
 
     @staticmethod
     def parse(text: bytes) -> BundleReport:
@@ -94,13 +93,13 @@ class BatchReport:
 
     def as_json(self) -> str:
         """Without the segments, which the catalog holds as rows of their own."""
-        bundles = [dataclasses.replace(bundle, segments=()) for bundle in self.bundles]
-        return json.dumps(dataclasses.asdict(dataclasses.replace(self, bundles=tuple(bundles))))
+        bundles = [{**vars(bundle), "segments": ()} for bundle in self.bundles]
+        return json.dumps({**vars(self), "bundles": bundles})
 
     @staticmethod
     def parse(manifest: str) -> BatchReport:
         fields: dict[str, Any] = json.loads(manifest)
-        bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
+        bundles = tuple(BundleReport.of(one) for one in fields["bundles"])
         return BatchReport(**{**fields, "bundles": bundles})
 
 
