@@ -61,6 +61,10 @@ class _Publication:
         #: Its segments that the index does not have.
         self.unknown: list[str] = []
 
+    def fail(self, error: Exception) -> None:
+        if not self.is_done:
+            self.error, self.is_done = error, True
+
 
 class Channels:
     """Any thread may call it. The catalog must belong to this process alone: nobody tells it of changes by others.
@@ -152,6 +156,12 @@ class Channels:
         with self._changed:
             return self._waited_for_by(operator).wait_for(predicate, timeout)
 
+    def pause(self, operator: str, timeout: float) -> None:
+        """Wait until something happens that concerns an operator, or the time is over. Who holds the lock does not hold
+        it meanwhile."""
+        with self._changed:
+            self._waited_for_by(operator).wait(timeout)
+
     def notify(self, operator: str = "") -> None:
         """Have the predicates of those who wait evaluated again: of an operator, or of those that are none."""
         with self._changed:
@@ -207,13 +217,17 @@ class Channels:
         try:
             self._enter_all(waiting)
         except Exception as error:
-            if len(waiting) == 1:
-                waiting[0].error = error
-                waiting[0].is_done = True
+            # What is wrong with the database is wrong for all of them.
+            if len(waiting) == 1 or isinstance(error, PenstockError):
+                for one in waiting:
+                    one.fail(error)
                 return
             for one in waiting:
+                self._publish([one])
+        finally:
+            for one in waiting:
                 if not one.is_done:
-                    self._publish([one])
+                    one.fail(RuntimeError("the thread that published this batch was ended"))
 
     def _enter_all(self, waiting: Sequence[_Publication]) -> None:
         placed = self.catalog.publish_all([one.batch for one in waiting])
@@ -372,6 +386,9 @@ class SeenChannels:
 
     def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         return self.channels.wait(predicate, timeout, self.operator)
+
+    def pause(self, timeout: float) -> None:
+        self.channels.pause(self.operator, timeout)
 
     def notify(self) -> None:
         self.channels.notify(self.operator)

@@ -9,7 +9,9 @@ alive: one that is stopped or cut off is silent, and its work is given to anothe
 from __future__ import annotations
 
 import json
+import os
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,14 +77,29 @@ class Work:
 def connect(address: Address) -> Connection:
     """A bundle's connection to the driver."""
     connection = Client((address.host, address.port), authkey=address.key)
-    without_delay(connection)
+    with _socket_of(connection) as own:
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def without_delay(connection: Connection) -> None:
-    """Messages are small and wait for an answer: the operating system must not collect them."""
-    with suppress(OSError), socket.socket(fileno=socket.dup(connection.fileno())) as own:
+def prepare(connection: Connection, seconds: float) -> None:
+    """The driver's end of a connection: small messages go at once, and who stops in the middle of one is given up after
+    so many seconds."""
+    with _socket_of(connection) as own:
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def hang_up(connection: Connection) -> None:
+    """End a connection on which another thread may be waiting."""
+    with suppress(OSError), _socket_of(connection) as own:
+        own.shutdown(socket.SHUT_RDWR)
+
+
+def _socket_of(connection: Connection) -> socket.socket:
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 # What the driver says

@@ -184,7 +184,9 @@ class Queries:
 
     def _bundle_server(self) -> BundleServer:
         if self._server is None:
-            self._server = BundleServer(self._run.host.spark.conf.get("spark.driver.host") or "127.0.0.1")
+            conf = self._run.host.spark.conf
+            host = conf.get("spark.driver.host") or "127.0.0.1"
+            self._server = BundleServer(host, conf.get("spark.driver.bindAddress", "") or "")
         return self._server
 
     def _accounts_of(self, operator: Operator) -> StateAccounts | None:

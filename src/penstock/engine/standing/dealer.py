@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Protocol
@@ -33,6 +33,8 @@ AHEAD = 4
 FEW_ROWS = 256
 #: The longest that a bundle which waits goes without a look at what no channel tells: a folder, a broker.
 PATIENCE = 5.0
+#: And the shortest: rows of a rate source are due one by one.
+LEAST_PATIENCE = 0.001
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class CutBatch:
 
 
 class Supply(Protocol):
-    """What the dealer asks of a feed. One thread at a time looks or cuts, and nobody holds a lock meanwhile."""
+    """What the dealer asks of a feed. One thread at a time looks, and one cuts; nobody holds a lock meanwhile."""
 
     #: Whether any bundle may have any of the rows.
     any_bundle: bool
@@ -64,8 +66,8 @@ class Supply(Protocol):
     def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
         """The next batch, of about so much, for these bundles; None if there is nothing to read after all."""
 
-    def go_back(self) -> None:
-        """What was cut and not published will be cut again."""
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
+        """The next batch begins where a batch ended that was cut before; None: where the newest published one ended."""
 
 
 @dataclass(eq=False)
@@ -122,7 +124,7 @@ class Dealer(Gate):
         outputs: Sequence[str],
         pacer: Callable[[], Pacer],
         linger: float,
-        publish: Callable[[Sequence[OpenBatch]], None],
+        publish: Callable[[OpenBatch], None],
         *,
         throttle: bool = True,
         first_batch: int = 0,
@@ -139,13 +141,15 @@ class Dealer(Gate):
         self._turn = -1
         self._bundles: tuple[Bundle, ...] = ()
         self._stands: dict[tuple[int, int], Standing] = {}
+        #: In the order in which they were cut. A batch leaves when it is published, in the same moment.
         self._open_batches: deque[OpenBatch] = deque()
         #: Shares that nobody works on: for anyone, and by seat those that are for one bundle only.
         self._for_anyone: deque[Dealt] = deque()
         self._for_one: dict[tuple[int, int], deque[Dealt]] = {}
-        #: Whether some thread looks or cuts, and whether one publishes.
-        self._cutting = False
-        self._publishing = False
+        #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
+        self._looking = self._cutting = self._publishing = False
+        #: What was begun to be cut under another number is not dealt any more.
+        self._generation = 0
         self._last_cut = 0.0
         self._ended = False
 
@@ -184,39 +188,38 @@ class Dealer(Gate):
         what is theirs. What was for a bundle that is gone is cut anew."""
         with self._channels.lock:
             self._turn, self._bundles = turn, tuple(bundles)
-            nobody = [seat for seat, queue in self._for_one.items() if queue and seat not in self._stands]
-            if nobody:
+            if self._supply is not None and not self._supply.any_bundle:
+                self._generation += 1  # a batch that is being cut is for bundles that are about to leave
+            if any(queue and seat not in self._stands for seat, queue in self._for_one.items()):
                 self._start_anew()
             self._channels.notify()
 
-    def end(self) -> None:
-        """All bundles leave, whatever waits for them."""
+    def end(self, seconds: float = 0.0) -> bool:
+        """All bundles leave, whatever waits for them, and nothing more is published. Waits so long for a batch that is
+        being published; False if it still is."""
+        deadline = self._clock() + seconds
         with self._channels.lock:
             self._ended = True
             self._channels.notify()
+            while self._publishing and self._clock() < deadline:
+                self._channels.pause(deadline - self._clock())
+            return not self._publishing
 
     # Work
 
     def take(self, standing: Standing) -> Dealt | None:
         """The next share for a bundle, for which this may wait; None: it is to leave."""
-        found: Dealt | None = None
-        leaves = may_cut = False
-
-        def over() -> bool:
-            nonlocal found, leaves, may_cut
-            found = self._waiting_for(standing)
-            if found is None:
-                leaves = self._leaves(standing)
-                may_cut = not leaves and self._may_cut(standing)
-            return found is not None or leaves or may_cut
-
         standing.asks = True
         try:
             while True:
                 self._look()
-                self._channels.wait(over, self._patience())
-                if found is not None or leaves:
-                    return found
+                with self._channels.lock:
+                    found = self._waiting_for(standing)
+                    if found is not None or self._leaves(standing):
+                        return found
+                    may_cut = self._may_cut(standing)
+                    if not may_cut:
+                        self._channels.pause(self._patience())
                 if may_cut:
                     self._cut(standing)
         finally:
@@ -226,7 +229,7 @@ class Dealer(Gate):
         """A bundle has done its share; False if its result is not wanted any more. What is complete is published."""
         with self._channels.lock:
             dealt, standing.work = standing.work, None
-            if dealt is None or standing.gone:
+            if dealt is None or standing.gone or self._ended:
                 return False
             dealt.batch.reports[dealt.part] = reports
             rows = sum(one.rows_in for one in reports[:1])
@@ -245,12 +248,14 @@ class Dealer(Gate):
 
     @property
     def in_batch(self) -> bool:
-        return bool(self._open_batches)
+        """Whether a batch is open, or being cut."""
+        with self._channels.lock:
+            return bool(self._open_batches) or self._cutting
 
     @property
     def idle(self) -> bool:
         """No batch is open. Whether there are rows to come, the feed knows."""
-        return not self._open_batches
+        return not self.in_batch
 
     @property
     def lingers(self) -> bool:
@@ -280,17 +285,24 @@ class Dealer(Gate):
             self._start_anew()  # nobody will come to this seat again
 
     def _start_anew(self) -> None:
-        """Forget what was cut and not published: it will be cut again. What is being published stays."""
-        kept = self._complete() if self._publishing else []
+        """Forget what was cut and cannot be published yet: it will be cut again."""
+        kept = self._complete()
         dropped = list(self._open_batches)[len(kept) :]
-        if dropped and self._supply is not None:
+        self._generation += 1
+        if dropped:
             self._next_batch = dropped[0].number
             self._open_batches = deque(kept)
-            self._supply.go_back()
+        self._go_back()
         self._for_anyone.clear()
         self._for_one.clear()
         for one in self._stands.values():
-            one.work = None
+            if one.work is not None and one.work.batch not in kept:
+                one.work = None
+
+    def _go_back(self) -> None:
+        """Have the next batch begin where the last open one ends."""
+        if self._supply is not None:
+            self._supply.go_back(self._open_batches[-1].cut.ends if self._open_batches else None)
 
     def _complete(self) -> list[OpenBatch]:
         """The batches that can be published: those before which none is incomplete."""
@@ -312,7 +324,7 @@ class Dealer(Gate):
 
     def _may_cut(self, standing: Standing) -> bool:
         supply = self._supply
-        if supply is None or self._cutting or standing.turn != self._turn or not self.lets_in():
+        if supply is None or self._cutting or self._looking or standing.turn != self._turn or not self.lets_in():
             return False
         if len(self._open_batches) >= AHEAD * len(self._bundles):
             return False
@@ -333,29 +345,55 @@ class Dealer(Gate):
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger
 
+    def _patience(self) -> float:
+        """How long to wait, if nobody says that something has changed."""
+        supply = self._supply
+        if supply is None or not self.is_open or self.paused:
+            return PATIENCE
+        times = [PATIENCE]
+        if (due := supply.due_in()) is not None:
+            times.append(due)
+        if supply.available():
+            lingers = self._earliest_cut() - self._clock()
+            times += [lingers] if lingers > 0 else []
+        return max(min(times), LEAST_PATIENCE)
+
+    def _deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle]) -> None:
+        batch = OpenBatch(self._next_batch, cut, turn, self._clock(), [None] * len(cut.shares))
+        self._next_batch, self._last_cut = batch.number + 1, batch.started
+        self._open_batches.append(batch)
+        for part, share in enumerate(cut.shares):
+            dealt = Dealt(batch, part, share)
+            if self._supply is not None and self._supply.any_bundle:
+                self._for_anyone.append(dealt)
+            else:
+                self._for_one.setdefault((turn, bundles.index(share.bundle)), deque()).append(dealt)
+
     # Parts of the above, without the lock
 
     def _look(self) -> None:
         supply = self._supply
         with self._channels.lock:
-            if supply is None or self._cutting or not self.is_open:
+            if supply is None or self._cutting or self._looking or not self.is_open:
                 return
-            self._cutting = True
+            self._looking = True
         try:
             supply.look()
         finally:
             with self._channels.lock:
-                self._cutting = False
+                self._looking = False
+                self._channels.notify()
 
     def _cut(self, standing: Standing) -> None:
-        """Cut a batch: under the eyes of nobody else, because that may take a look at files."""
+        """Cut a batch, without the lock: that may take a look at files."""
         supply = self._supply
         with self._channels.lock:
             if supply is None or not self._may_cut(standing):
                 return
             self._cutting = True
             self.held_back, self.found_no_room = self.found_no_room, False
-            most, bundles, turn = self._bound(standing), self._bundles, self._turn
+            most, bundles = self._bound(standing), self._bundles
+            turn, generation = self._turn, self._generation
             if supply.any_bundle:
                 bundles = (standing.bundle,)
                 asking = sum(one.bundle.instances for one in self._stands.values() if one.asks and one.turn == turn)
@@ -367,48 +405,27 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 self._cutting = False
-                if cut is not None:
-                    self._deal(cut, turn)
+                if generation != self._generation:
+                    self._go_back()
+                elif cut is not None:
+                    self._deal(cut, turn, bundles)
                 self._channels.notify()
-
-    def _deal(self, cut: CutBatch, turn: int) -> None:
-        batch = OpenBatch(self._next_batch, cut, turn, self._clock(), [None] * len(cut.shares))
-        self._next_batch, self._last_cut = batch.number + 1, batch.started
-        self._open_batches.append(batch)
-        for part, share in enumerate(cut.shares):
-            dealt = Dealt(batch, part, share)
-            if self._supply is not None and self._supply.any_bundle:
-                self._for_anyone.append(dealt)
-            else:
-                seat = turn, self._bundles.index(share.bundle)
-                self._for_one.setdefault(seat, deque()).append(dealt)
-
-    def _patience(self) -> float:
-        """How long to wait before the next look."""
-        supply, now = self._supply, self._clock()
-        if supply is None or not self.is_open or self.paused:
-            return PATIENCE
-        times = [PATIENCE]
-        if (due := supply.due_in()) is not None:
-            times.append(due)
-        if supply.available():
-            times.append(self._earliest_cut() - now)
-        return max(min(times), 0.001)
 
     def _publish_complete(self) -> None:
         """Publish what is complete, in order. One thread does it, for all who come meanwhile."""
         while True:
             with self._channels.lock:
-                ready = [] if self._publishing else self._complete()
+                ready = [] if self._publishing or self._ended else self._complete()[:1]
                 if not ready:
                     return
                 self._publishing = True
+            published = False
             try:
-                self._publish(ready)
+                self._publish(ready[0])
+                published = True
             finally:
                 with self._channels.lock:
                     self._publishing = False
-            with self._channels.lock:
-                for one in ready:
-                    self._open_batches.remove(one)
-                self._channels.notify()
+                    if published:
+                        self._open_batches.popleft()
+                    self._channels.notify()

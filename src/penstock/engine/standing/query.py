@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.clock import run_time
 from penstock.engine.executor import standing
@@ -36,6 +37,10 @@ POLL = 0.01
 STAND_SECONDS = 15.0
 #: How often it is looked whether the bundles are to run elsewhere, if nobody says so.
 LOOK_SECONDS = 0.5
+#: A batch that is being published when the query stops may take so long: the catalog may be restarting.
+PUBLISH_SECONDS = 60.0
+#: Bundles may take so long to leave before Spark ends them.
+LEAVE_SECONDS = 1.0
 #: Seconds before a turn is begun again after one that failed.
 AGAIN_SECONDS = 0.2
 
@@ -74,15 +79,11 @@ class StandingQuery:
         self.intake = self.dealer
         self.supply: ChannelSupply | SourceSupply | None = None
         self._program: PackedProgram | None = None
-        self._turn: Turn | None = None
-        self._turns = 0
+        #: The turns that are not over, by number.
+        self._turns: dict[int, Turn] = {}
+        self._last_turn = 0
         self._changed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
-
-    @property
-    def turn(self) -> Turn | None:
-        """The turn whose bundles stand, or are about to."""
-        return self._turn
 
     @property
     def feeds(self) -> list[ChannelSupply | SourceSupply]:
@@ -107,8 +108,7 @@ class StandingQuery:
         if isinstance(operator, Source):
             spec = operator.spec
             offsets = spec.offsets(context.place_of_source(operator))
-            published = last_batch(context.channels.catalog, operator.name).ends.get("0")
-            self.supply = SourceSupply(offsets, spec, published, self.dealer)
+            self.supply = SourceSupply(offsets, spec, self._read_so_far(), self.dealer)
             program = programs.whole(SourceReader(spec))
         else:
             streams = context.definition.inputs_of(operator.name)
@@ -120,11 +120,42 @@ class StandingQuery:
         self._name = self._server.add(self)
         self._keeper.start()
 
+    def _read_so_far(self) -> Any:
+        """Where the newest published batch of a source ends; None if there is none."""
+        found = last_batch(self.context.channels.catalog, self.operator.name)
+        if found.number >= 0 and "0" not in found.ends:
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f'the catalog does not say how far "{self.operator.name}" was read: an older Penstock wrote it.',
+                "Run the topology with the setting bundles=batches, or start with a new state folder.",
+                self.operator.where,
+            )
+        return found.ends.get("0")
+
     # Turns
 
     def placed_anew(self) -> None:
         """Where the bundles are to run may have changed."""
         self._changed.set()
+
+    @property
+    def turn(self) -> Turn | None:
+        """The newest turn, whose bundles stand or are about to."""
+        return max(self._turns.values(), key=lambda one: one.number, default=None)
+
+    def serves(self, turn: Turn) -> bool:
+        """Whether batches are dealt to the bundles of a turn."""
+        return self.dealer.serves == turn.number
+
+    def group(self, turn: int) -> str:
+        """Under which name Spark knows the job of a turn."""
+        return f"penstock-{self._name}-{turn}"
+
+    def seat_taken(self, seat: Seat) -> Standing | None:
+        turn = self._turns.get(seat.turn)
+        if self._stopping or turn is None or seat.turn < self.dealer.serves or seat.index >= len(turn.bundles):
+            return None
+        return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index])
 
     def _keep_turns(self) -> None:
         while not self._stopping:
@@ -137,15 +168,20 @@ class StandingQuery:
             self._changed.wait(LOOK_SECONDS)
 
     def _keep_turn(self) -> None:
-        turn, places = self._turn, self._wanted()
-        if turn is not None and turn.over.is_set():
+        newest = self.turn
+        for turn in [one for one in self._turns.values() if one.over.is_set()]:
+            del self._turns[turn.number]
+            if turn is not newest:
+                continue
             if turn.error is not None:
                 raise turn.error
-            self._turn = turn = None
+            newest = None
             time.sleep(AGAIN_SECONDS)  # whatever made its bundles leave shall not make this a busy loop
+        places = self._wanted()
         if not places.bundles:
             return
-        if turn is None or turn.places != places or run_time() > turn.began + self.context.settings.turn_seconds:
+        turn_seconds = self.context.settings.turn_seconds
+        if newest is None or newest.places != places or run_time() > newest.began + turn_seconds:
             self._begin(places)
 
     def _wanted(self) -> Places:
@@ -154,10 +190,12 @@ class StandingQuery:
 
     def _begin(self, places: Places) -> None:
         """Begin a turn. Its bundles stand before those of the turn before leave, so that rows wait for nobody."""
-        before, self._turns = self._turn, self._turns + 1
-        turn = Turn(self._turns, places, run_time(), self._run_turn, lambda _: self._changed.set())
+        self._last_turn += 1
+        turn = Turn(self._last_turn, places, run_time(), self._run_turn, lambda _: self._changed.set())
+        before = self.turn
+        self._turns[turn.number] = turn
+        turn.start()
         deadline = time.monotonic() + STAND_SECONDS
-        self._turn = turn
         while self.dealer.stands(turn.number) < len(places.bundles) and time.monotonic() < deadline:
             if turn.over.is_set() or self._stopping:
                 break
@@ -176,31 +214,30 @@ class StandingQuery:
         run = functools.partial(standing.stand, self._program, self._server.address)
         self.context.streams.run_turn(TurnJob(self.group(turn.number), self.operator.name, seats, run))
 
-    def serves(self, turn: Turn) -> bool:
-        """Whether batches are dealt to the bundles of a turn."""
-        return self.dealer.serves == turn.number
-
-    def group(self, turn: int) -> str:
-        """Under which name Spark knows the job of a turn."""
-        return f"penstock-{self._name}-{turn}"
-
-    def seat_taken(self, seat: Seat) -> Standing | None:
-        turn = self._turn
-        if self._stopping or turn is None or seat.turn != turn.number or seat.index >= len(turn.bundles):
-            return None
-        return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index])
-
     # Batches
 
-    def _publish(self, batches: Sequence[OpenBatch]) -> None:
-        for one in batches:
-            bundles = tuple(report for reports in one.reports for report in reports or ())
-            started = run_time() - (time.monotonic() - one.started)
-            done = FinishedBatch(one.number, [one.cut.read], bundles, one.cut.ends, started)
-            publication = self._publisher.publish(done)
-            if self.supply is not None:
-                self.supply.published(one.cut.ends)
-            self._publisher.report(publication)
+    def _publish(self, batch: OpenBatch) -> None:
+        bundles = tuple(report for reports in batch.reports for report in reports or ())
+        started = run_time() - (time.monotonic() - batch.started)
+        done = FinishedBatch(batch.number, [batch.cut.read], bundles, batch.cut.ends, started)
+        published = self._publisher.publish(done)
+        if not published.is_new:
+            self._check_own(batch)
+        if self.supply is not None:
+            self.supply.published(batch.cut.ends)
+        self._publisher.report(published)
+
+    def _check_own(self, batch: OpenBatch) -> None:
+        """A batch was in the catalog before: it may be this one, if the answer to an earlier attempt was lost. If it is
+        another, rows would be taken for published that are not."""
+        found = last_batch(self.context.channels.catalog, self.operator.name)
+        if found.number != batch.number or dict(found.ends) != batch.cut.ends:
+            raise PenstockError(
+                "STATE_IN_USE",
+                f'batch {batch.number} of "{self.operator.name}" is in the catalog already, and is not this one.',
+                "Stop the other process that runs the topology on this catalog, and start this one again.",
+                self.operator.where,
+            )
 
     # How it is
 
@@ -224,6 +261,7 @@ class StandingQuery:
                 self.lost_executors = tells_of_lost_executors(error)
                 self.no_room = tells_of_a_full_disk(error)
                 self.failure = named_error(self.operator, error)
+                self.dealer.end()  # nothing more is published: whoever takes its place begins at what is
                 return
         why = "is being stopped" if self._stopping else "has failed before"
         LOGGER.info('the query of "%s" %s: %s: %s', self.operator.name, why, type(error).__name__, error)
@@ -241,20 +279,24 @@ class StandingQuery:
         """Nothing is replayed: what was cut and not published is cut again."""
 
     def stop(self) -> None:
-        """End the query between two batches if that is possible, and in the middle of one otherwise."""
+        """End the query between two batches if that is possible, and in the middle of one otherwise: what was cut and
+        not published is cut again by whoever takes its place. When this returns, nothing more is published."""
         self.dealer.close()
-        settings = self.context.settings
+        settings, name = self.context.settings, self.operator.name
         deadline = time.monotonic() + max(settings.batch_interval, settings.batch_interval_most / 2) * 4 + 2
         while self.dealer.in_batch and self.failure is None and time.monotonic() < deadline:
             time.sleep(POLL)
         self._stopping = True
-        self.dealer.end()
+        if not self.dealer.end(PUBLISH_SECONDS):
+            LOGGER.warning('a batch of "%s" is still being published', name)
         self._changed.set()
-        turn = self._turn
-        if turn is not None and not turn.wait(1.0):
-            with traced(f'the turn of "{self.operator.name}" could not be cancelled', Exception):
-                self.context.spark.sparkContext.cancelJobGroup(self.group(turn.number))
+        if self._keeper.is_alive():
+            self._keeper.join(STAND_SECONDS)
+        for turn in list(self._turns.values()):
+            if not turn.wait(LEAVE_SECONDS):
+                with traced(f'the turn of "{name}" could not be cancelled', Exception):
+                    self.context.spark.sparkContext.cancelJobGroup(self.group(turn.number))
         self._server.remove(self._name)
         if self.supply is not None:
-            with traced(f'what "{self.operator.name}" reads could not be closed', Exception):
+            with traced(f'what "{name}" reads could not be closed', Exception):
                 self.supply.close()

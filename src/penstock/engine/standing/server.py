@@ -7,6 +7,7 @@ import json
 import secrets
 import socket
 import threading
+import time
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
@@ -20,8 +21,10 @@ from penstock.monitor.report import BundleReport
 
 #: Seconds without a sign of life after which a bundle's work is given to another.
 SILENT_SECONDS = 15.0
-#: Seconds that somebody who connects may take to say who it is.
-GREETING_SECONDS = 10.0
+#: So many may be connected and not have said who they are.
+MOST_STRANGERS = 256
+#: Seconds before the next try where a connection could not be taken.
+PAUSE_SECONDS = 0.05
 #: Who it is takes no more than this to say.
 GREETING_BYTES = 4096
 
@@ -41,13 +44,18 @@ class Served(Protocol):
 class BundleServer:
     """Listens on one address. A stranger who connects and does not know the key is not listened to."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", bind: str = "") -> None:
+        """`bind` is the address that it listens on, where that is not the one by which bundles reach it."""
         key = secrets.token_bytes(32)
-        self._listener = Listener((host, 0), backlog=128)
-        self.address = Address(host, int(self._listener.address[1]), key)
+        family = "AF_INET6" if ":" in (bind or host) else "AF_INET"
+        self._listener = Listener((bind or host, 0), family, backlog=128)
+        self._bound = self._listener.address
+        self.address = Address(host, int(self._bound[1]), key)
         self._queries: dict[str, Served] = {}
         self._closed = False
         self._connections: set[Connection] = set()
+        #: Those of them that have not said who they are.
+        self._strangers = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._accept, name="penstock-bundles", daemon=True)
         self._thread.start()
@@ -64,21 +72,41 @@ class BundleServer:
     def close(self) -> None:
         self._closed = True
         with suppress(OSError):
-            socket.create_connection((self.address.host, self.address.port), timeout=1).close()  # ends accept()
+            socket.create_connection(self._bound[:2], timeout=1).close()  # ends accept()
         self._thread.join(timeout=1)
         self._listener.close()
         with self._lock:
             for connection in self._connections:
-                with suppress(OSError):
-                    connection.close()
+                wire.hang_up(connection)  # the thread that speaks on it closes it
 
     def _accept(self) -> None:
         while not self._closed:
             try:
                 connection = self._listener.accept()
             except OSError:
-                continue  # a stranger who was gone before we answered
-            threading.Thread(target=self._serve, args=(connection,), name="penstock-bundle", daemon=True).start()
+                time.sleep(PAUSE_SECONDS)  # a stranger who was gone before we answered, or no more open files
+                continue
+            if self._strangers >= MOST_STRANGERS:
+                connection.close()
+                continue
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="penstock-bundle", daemon=True).start()
+            except RuntimeError:  # no more threads
+                connection.close()
+                time.sleep(PAUSE_SECONDS)
+
+    def _greeted(self, connection: Connection) -> Seat:
+        """Who it is, once it has proved that it knows the key. Keys are compared here and not in accept(): a stranger
+        who says nothing keeps nobody else waiting."""
+        with self._lock:
+            self._strangers += 1
+        try:
+            deliver_challenge(connection, self.address.key)
+            answer_challenge(connection, self.address.key)
+            return Seat.parse(connection.recv_bytes(GREETING_BYTES))
+        finally:
+            with self._lock:
+                self._strangers -= 1
 
     def _serve(self, connection: Connection) -> None:
         with self._lock:
@@ -86,7 +114,7 @@ class BundleServer:
         try:
             with connection:
                 self._speak(connection)
-        except (EOFError, OSError, ValueError, AuthenticationError) as problem:
+        except (EOFError, OSError, ValueError, AuthenticationError, AssertionError) as problem:
             # A bundle that is gone is nothing unusual: another one gets what it had to do, and Spark starts it again.
             LOGGER.info("a connection of a bundle ended: %s: %s", type(problem).__name__, problem)
         finally:
@@ -94,13 +122,8 @@ class BundleServer:
                 self._connections.discard(connection)
 
     def _speak(self, connection: Connection) -> None:
-        wire.without_delay(connection)
-        # Keys are compared here and not in accept(): a stranger who says nothing keeps nobody else waiting.
-        deliver_challenge(connection, self.address.key)
-        answer_challenge(connection, self.address.key)
-        if not connection.poll(GREETING_SECONDS):
-            return
-        seat = Seat.parse(connection.recv_bytes(GREETING_BYTES))
+        wire.prepare(connection, SILENT_SECONDS)
+        seat = self._greeted(connection)
         query = self._queries.get(seat.query)
         standing = query.seat_taken(seat) if query is not None else None
         if query is None or standing is None:

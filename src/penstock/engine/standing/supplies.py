@@ -26,7 +26,7 @@ class ChannelSupply:
         self._most_bytes = most_bytes
         self.any_bundle = all(item.spread is Spread.SHUFFLE for item in inputs)
         self.position: dict[str, int] = {}
-        self.go_back()
+        self.go_back(None)
 
     def look(self) -> None:
         pass
@@ -57,10 +57,10 @@ class ChannelSupply:
         born = min(segment.born_from for segment in held), max(segment.born_to for segment in held)
         return CutBatch(Batch(end, sum(rows.values()), *born, rows), tuple(shares), dict(end))
 
-    def go_back(self) -> None:
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
         self.position = {
             item.channel: self._channels.read_position(self._operator, item.channel) for item in self._inputs
-        }
+        } | dict(ends or {})
 
     def published(self, ends: Mapping[str, Any]) -> None:
         """Nobody will read again what lies before."""
@@ -107,10 +107,13 @@ class SourceSupply:
         #: Rows of other units are counted by who reads them.
         self._counts_rows = spec.unit is Unit.ROWS
         self._dealer = dealer
+        #: Where the source begins.
+        self._begin = offsets.position
         self._published = published
+        #: Where the newest batch ends that was cut.
         self._last = published
         self._turn = 0
-        self.go_back()
+        self.go_back(None)
 
     def look(self) -> None:
         self._offsets.look()
@@ -143,10 +146,9 @@ class SourceSupply:
                 shares.append(Share(bundle, load=load))
         return CutBatch(read, tuple(shares), {"0": end})
 
-    def go_back(self) -> None:
-        self._last = self._published
-        if self._published is not None:
-            self._offsets.go_to(self._published)
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
+        self._last = ends["0"] if ends else self._published
+        self._offsets.go_to(self._begin if self._last is None else self._last)
 
     def published(self, ends: Mapping[str, Any]) -> None:
         self._published = ends["0"]

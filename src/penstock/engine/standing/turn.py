@@ -20,7 +20,7 @@ class Places:
 
 
 class Turn:
-    """Begins when it is made, in a thread of its own."""
+    """Runs in a thread of its own."""
 
     def __init__(
         self,
@@ -41,6 +41,9 @@ class Turn:
         self._run = run
         self._ended = ended
         self._thread = threading.Thread(target=self._go, name=f"penstock-turn-{number}", daemon=True)
+
+    def start(self) -> None:
+        """Start the job. Its bundles may come at any moment from now on."""
         self._thread.start()
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
@@ -36,9 +37,9 @@ class Channels:
     def full(self, channel: str) -> bool:
         return False
 
-    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+    def pause(self, timeout: float) -> None:
         with self.lock:
-            return self._changed.wait_for(predicate, timeout)
+            self._changed.wait(timeout)
 
     def notify(self) -> None:
         with self.lock:
@@ -64,7 +65,7 @@ class Rows:
         start, self.position = self.position, self.position + 10
         return CutBatch(Batch({}, 10), (Share(bundles[0], load={"rows": start}),), {"0": self.position})
 
-    def go_back(self) -> None:
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
         raise AssertionError("nothing is cut again here")
 
 
@@ -80,10 +81,10 @@ class Query:
         self.dealer.open()
         self.dealer.serve(1, [BUNDLE])
 
-    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+    def _publish(self, batch: OpenBatch) -> None:
         if self.failure is not None:
             raise self.failure
-        self.published += [one.number for one in batches]
+        self.published.append(batch.number)
 
     def seat_taken(self, seat: Seat) -> Standing | None:
         return self.dealer.stand(seat.turn, seat.index, BUNDLE) if seat.turn == 1 else None
@@ -124,6 +125,9 @@ def test_a_bundle_gets_share_after_share_and_leaves_when_it_is_told_to(server: B
             assert Descriptor.parse(work.descriptor).load == {"rows": 10 * number}
             wire.send_alive(connection)
             wire.send_reports(connection, [REPORT.as_json()])
+        deadline = time.monotonic() + 5
+        while query.dealer.in_batch and time.monotonic() < deadline:
+            time.sleep(0.01)
         query.dealer.end()
         assert received(connection) is None
     assert query.published == [0, 1]

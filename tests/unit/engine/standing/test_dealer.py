@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,9 +31,9 @@ class Channels:
     def full(self, channel: str) -> bool:
         return self.is_full
 
-    def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+    def pause(self, timeout: float) -> None:
         with self.lock:
-            return self._changed.wait_for(predicate, timeout)
+            self._changed.wait(timeout)
 
     def notify(self) -> None:
         with self.lock:
@@ -46,6 +46,8 @@ class Rows:
     def __init__(self, rows: int, any_bundle: bool = True) -> None:
         self.rows, self.any_bundle = rows, any_bundle
         self.position = self.published = 0
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.may_go_on.set()
 
     def look(self) -> None:
         pass
@@ -57,13 +59,15 @@ class Rows:
         return None
 
     def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+        self.begun.set()
+        assert self.may_go_on.wait(5)
         start, stop = self.position, min(self.position + most, self.rows)
         self.position = stop
         shares = tuple(Share(bundle, load={"rows": [start, stop]}) for bundle in bundles)
         return CutBatch(Batch({}, stop - start), shares, {"0": stop})
 
-    def go_back(self) -> None:
-        self.position = self.published
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
+        self.position = ends["0"] if ends else self.published
 
 
 class Published:
@@ -71,22 +75,25 @@ class Published:
         self.rows = rows
         self.batches: list[tuple[int, list[Any]]] = []
         self.failure: Exception | None = None
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.may_go_on.set()
 
-    def __call__(self, batches: Sequence[OpenBatch]) -> None:
+    def __call__(self, batch: OpenBatch) -> None:
+        self.begun.set()
+        assert self.may_go_on.wait(5)
         if self.failure is not None:
             raise self.failure
-        for one in batches:
-            self.batches.append((one.number, one.cut.shares[0].load["rows"]))  # type: ignore[index]
-            self.rows.published = one.cut.ends["0"]
+        self.batches.append((batch.number, batch.cut.shares[0].load["rows"]))  # type: ignore[index]
+        self.rows.published = batch.cut.ends["0"]
 
 
 def report(slot: str = "a/0", rows: int = 1) -> tuple[BundleReport, ...]:
     return (BundleReport(slot, 1, 0, None, "", 0, rows, 0, {}, 0.01, 0.01, 0.0, 0.01, 0.0, 0.0),)
 
 
-def dealer_of(rows: Rows, most: int = 10) -> tuple[Dealer, Published, Channels]:
+def dealer_of(rows: Rows, most: int = 10, linger: float = 0.0) -> tuple[Dealer, Published, Channels]:
     channels, published = Channels(), Published(rows)
-    dealer = Dealer(channels, ["out"], lambda: Pacer(0.05, most, most), 0.0, published)  # type: ignore[arg-type]
+    dealer = Dealer(channels, ["out"], lambda: Pacer(0.05, most, most), linger, published)  # type: ignore[arg-type]
     dealer.feed_from(rows)
     dealer.open()
     return dealer, published, channels
@@ -247,6 +254,80 @@ def test_a_batch_that_cannot_be_published_stays_open() -> None:
     with pytest.raises(OSError, match="no space"):
         dealer.done(one, report())
     assert dealer.in_batch
+
+
+def in_background(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_query_that_has_ended_publishes_nothing_more_and_its_end_waits_for_what_it_publishes() -> None:
+    dealer, published, _ = dealer_of(Rows(20))
+    one, two = served(dealer, ONE, TWO)
+    rows_of(dealer, one), rows_of(dealer, two)
+    published.may_go_on.clear()
+    thread = in_background(lambda: dealer.done(one, report()))
+    assert published.begun.wait(5)
+    assert not dealer.end(0.05)
+    published.may_go_on.set()
+    assert dealer.end(5)
+    thread.join(5)
+    assert not dealer.done(two, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_what_is_cut_anew_begins_behind_what_is_being_published() -> None:
+    dealer, published, _ = dealer_of(Rows(40, any_bundle=False))
+    one, two = served(dealer, ONE, TWO)
+    for standing in (one, two):
+        rows_of(dealer, standing)
+    dealer.done(two, report())
+    rows_of(dealer, two)  # of the second batch, for which the other bundle has no time yet
+    published.may_go_on.clear()
+    thread = in_background(lambda: dealer.done(one, report()))
+    assert published.begun.wait(5)
+    dealer.lost(one)
+    dealer.lost(two)
+    [new] = served(dealer, TWO, turn=2)
+    published.may_go_on.set()
+    thread.join(5)
+    assert rows_of(dealer, new) == [20, 30]
+    dealer.done(new, report())
+    assert published.batches == [(0, [0, 20]), (1, [20, 30])]
+
+
+def test_a_batch_that_is_being_cut_for_bundles_that_leave_is_cut_again() -> None:
+    rows = Rows(20, any_bundle=False)
+    dealer, published, _ = dealer_of(rows)
+    one, _ = served(dealer, ONE, TWO)
+    rows.may_go_on.clear()
+    leaves: list[Any] = []
+    thread = in_background(lambda: leaves.append(dealer.take(one)))
+    assert rows.begun.wait(5)
+    assert not dealer.idle, "a drain must see it"
+    [new] = served(dealer, TWO, turn=2)
+    rows.may_go_on.set()
+    thread.join(5)
+    assert leaves == [None]
+    assert rows_of(dealer, new) == [0, 10]
+    dealer.done(new, report())
+    assert published.batches == [(0, [0, 10])]
+
+
+def test_a_row_that_comes_while_a_bundle_lingers_waits_no_longer_than_that() -> None:
+    rows = Rows(10)
+    dealer, _, channels = dealer_of(rows, linger=0.2)
+    [one] = served(dealer, ONE)
+    rows_of(dealer, one)
+    dealer.done(one, report())
+    taken: list[Any] = []
+    thread = in_background(lambda: taken.append(rows_of(dealer, one)))
+    time.sleep(0.05)
+    rows.rows = 15
+    channels.notify()
+    thread.join(2)
+    assert taken == [[10, 15]]
 
 
 def takes_within(dealer: Dealer, standing: Standing, seconds: float) -> Any:
