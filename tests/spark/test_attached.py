@@ -16,6 +16,7 @@ from penstock.cluster.standalone import StandaloneCluster
 WORDS = Path(__file__).parents[2] / "examples" / "word_count.py"
 
 
+@pytest.mark.live
 @pytest.mark.timeout(240)
 def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
     theirs = StandaloneCluster(2, 1, 1, 6, tmp_path / "theirs", executor_memory_mb=1024)

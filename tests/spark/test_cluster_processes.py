@@ -148,6 +148,7 @@ def start(tmp_path) -> Iterator[type[Owner]]:
         owner.process.communicate()
 
 
+@pytest.mark.live
 def test_two_machines_with_two_slots_each_run_a_job_lose_one_and_leave_nothing(start):
     owner = start(JOB_THEN_END, machines=2, slots=2)
     lines = owner.lines()

@@ -8,6 +8,7 @@ import pytest
 from fault_campaign import Campaign, Scenario
 
 
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_or_doubled_whatever_is_killed(tmp_path: Path) -> None:
     kinds = ("executor killed", "master killed", "driver killed")

@@ -57,6 +57,7 @@ def test_every_message_comes_once_and_in_order(
     check_all_once_in_order(tmp_path / "out", MESSAGES, PARTITIONS)
 
 
+@pytest.mark.live
 def test_a_topology_goes_on_after_its_driver_was_killed_twice(cluster: KafkaCluster, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
 

@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_read_is_passed_over_and_leaves_a_trace(
     with registered(one()), registered(one(pid=2)) as broken:
         broken.write_text("{")
         assert all_running() == [one()]
-        assert f"{broken} does not tell of a running topology: JSONDecodeError" in caplog.text
+        assert f"{broken} does not tell of a running topology: JSONDecodeError" in "\n".join(caplog.messages)
         broken.write_text(json.dumps({"unknown": 1}))
         assert all_running() == [one()]
     assert list(folder.iterdir()) == []

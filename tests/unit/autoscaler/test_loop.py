@@ -335,7 +335,7 @@ def test_a_mistake_in_one_round_does_not_end_the_rounds(hands: Hands, caplog: py
         hands.snapshot = lambda: hands.found  # type: ignore[method-assign]
         while not hands.asked:
             pass
-    assert "Traceback" in caplog.text
+    assert any(record.exc_info for record in caplog.records)
     assert hands.told[0] == (EventKind.FAULT, "a round of the controller failed: KeyError: 'work'")
 
 

@@ -116,7 +116,7 @@ def test_an_executor_that_cannot_be_warmed_is_not_used_and_leaves_a_trace(
     slots.look()
     warmed(slots)
     assert slots.usable() == {A}
-    assert "executor 2 of b/0 could not be warmed: RuntimeError: it is gone" in caplog.text
+    assert "executor 2 of b/0 could not be warmed: RuntimeError: it is gone" in "\n".join(caplog.messages)
     spark.fails_to_warm = set()
     slots.look()
     warmed(slots)
