@@ -79,9 +79,9 @@ class Settings:
         1_000_000, "Rows that one file of a Parquet sink holds at most, where bundles stand.", low=1, high=1_000_000_000
     )
     bundles: str = _setting(
-        "batches",
-        "How rows reach the bundles of Arrow operators: in micro-batches of Spark (batches), or bundles stand and take "
-        "rows within milliseconds (standing, which is being built and does not survive everything yet).",
+        "standing",
+        "How rows reach the bundles of Arrow operators: bundles stand and take rows within milliseconds (standing), or "
+        "rows wait for micro-batches of Spark (batches, which will go).",
         choices=("batches", "standing"),
     )
     catalog: str = _setting(

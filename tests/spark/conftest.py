@@ -34,7 +34,7 @@ TEST_SETTINGS = Settings(
     retention_seconds=0.5,
     drain_seconds=60,
     file_seconds=0.05,
-    bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "batches"),
+    bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "standing"),
 )
 
 
@@ -47,6 +47,7 @@ def shared_host(item: pytest.Item) -> str | None:
     return next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a Spark stay together, also when `make test` runs two processes side by side; those with one of
     their own stay together by file. What takes longest begins first, so that both processes end at about the same time.

@@ -15,7 +15,7 @@ import pytest
 from conftest import TEST_SETTINGS
 from steered import by_batch
 
-from penstock import Topology, sinks, sources
+from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Placement, Slot
 from penstock.engine.spark.host import SparkHost
 from penstock.monitor.history import HistoryQuery
@@ -70,8 +70,10 @@ def jobs_of(events: list[str], pool: str) -> dict[int, tuple[float, float]]:
     ran: dict[int, float] = {}
     for line in events:
         event = json.loads(line)
-        if event["Event"] == "SparkListenerJobStart" and event["Properties"].get("spark.scheduler.pool") == pool:
-            batch = int(event["Properties"]["streaming.sql.batchId"])
+        properties = event.get("Properties") or {}
+        is_batch = properties.get("spark.scheduler.pool") == pool and "streaming.sql.batchId" in properties
+        if event["Event"] == "SparkListenerJobStart" and is_batch:
+            batch = int(properties["streaming.sql.batchId"])
             began.setdefault(batch, event["Submission Time"] / 1000)
             batch_of_stage |= dict.fromkeys(event["Stage IDs"], batch)
         elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of_stage:
@@ -108,13 +110,13 @@ class Watched:
 
 
 @pytest.fixture
-def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) -> Callable[[float, float], Watched]:
-    def watch(warm_up: float, seconds: float) -> Watched:
+def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) -> Callable[..., Watched]:
+    def watch(warm_up: float, seconds: float, settings: Settings = SETTINGS) -> Watched:
         [log] = (hosts.folder / "standalone" / "events").iterdir()
         before = len(log.read_text().splitlines())
         where = dict(zip(("rows", "work", "out"), standalone_host.cluster.slots[:3], strict=True))
         placement = Placement({name: {slot: 1} for name, slot in where.items()})
-        with running(topology(tmp_path), standalone_host, "kept", SETTINGS, placement) as run:
+        with running(topology(tmp_path), standalone_host, "kept", settings, placement) as run:
             assert not run.wait(warm_up)  # the first batches are slow, and what waited meanwhile makes the next large
             run.monitor.restart(time.time())
             assert not run.wait(seconds)
@@ -136,7 +138,7 @@ def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) 
 
 
 @pytest.mark.timeout(300)
-def test_counts_and_traffic_are_exact(watch: Callable[[float, float], Watched], tmp_path: Path) -> None:
+def test_counts_and_traffic_are_exact(watch: Callable[..., Watched], tmp_path: Path) -> None:
     found = watch(2.0, 8.0)
     snapshot, where = found.snapshot, found.where
     # A rate of rows and a rate of bytes have the same seconds below them.
@@ -168,10 +170,8 @@ def test_counts_and_traffic_are_exact(watch: Callable[[float, float], Watched], 
 
 @pytest.mark.live  # beside other tests batches come when they can, and a rate over ten of them is what it is
 @pytest.mark.timeout(300)
-def test_rates_and_utilisation_agree_with_independent_counts(
-    watch: Callable[[float, float], Watched], tmp_path: Path
-) -> None:
-    found = watch(10.0, 31.0)
+def test_rates_and_utilisation_agree_with_independent_counts(watch: Callable[..., Watched], tmp_path: Path) -> None:
+    found = watch(10.0, 31.0, replace(SETTINGS, bundles="batches"))
     snapshot, jobs = found.snapshot, found.jobs
     # Rates: rows in the files that batches left, between the beginnings of the first and the last job in the window.
     for name in found.where:

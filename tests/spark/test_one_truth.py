@@ -14,12 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from test_sources_and_sinks import NUMBERS, until, write_numbers
 from written_rows import WAIT, column_of
 
-from penstock import PenstockError, Topology, sinks, sources
+from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
 from penstock.engine.spark.host import SparkHost
 
 #: Apart, so that there is a channel with segments that could be swept.
 APART = dataclasses.replace(TEST_SETTINGS, chaining="off")
+#: Where Spark has checkpoints of all operators.
+IN_BATCHES = dataclasses.replace(APART, bundles="batches")
 
 
 def spark_rate(spark: SparkSession) -> DataFrame:
@@ -40,7 +42,8 @@ def reading(kind: str, folder: Path) -> Topology:
 class Kept:
     """A topology that is run for some batches again and again, on one state folder of which a copy is made."""
 
-    def __init__(self, kind: str, host: SparkHost, running: Callable, folder: Path) -> None:
+    def __init__(self, kind: str, host: SparkHost, running: Callable, folder: Path, settings: Settings = APART) -> None:
+        self.settings = settings
         self.topology = reading(kind, folder)
         self.host, self.running, self.folder = host, running, folder
         self.state = folder / "kept"
@@ -49,7 +52,7 @@ class Kept:
 
     def run(self, batches: int = 3) -> None:
         """As many batches of the source, at least, as asked for."""
-        with self.running(self.topology, self.host, state="kept", settings=APART) as run:
+        with self.running(self.topology, self.host, state="kept", settings=self.settings) as run:
             for _ in range(batches):
                 last = run.channels.last_batch("rows")
                 write_numbers(self.folder / "in" / f"{self.files}.json", self.files * 10, 10)
@@ -97,7 +100,7 @@ def test_a_checkpoint_behind_the_catalog_is_refused(
     kind: str, local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
     """Its new batches have the numbers of published ones: taken for replays, their rows would be lost."""
-    kept = Kept(kind, local_host, running, tmp_path)
+    kept = Kept(kind, local_host, running, tmp_path, IN_BATCHES)
     kept.run(2)
     kept.copy()
     kept.run(2)

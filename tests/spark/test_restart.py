@@ -78,11 +78,11 @@ def test_state_of_another_topology_is_refused(local_host: SparkHost, running: Ca
 def test_a_catalog_without_its_checkpoints_is_refused(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     with running(counting(100, tmp_path), local_host, state="kept") as run:
         assert run.wait(WAIT)
-    shutil.rmtree(tmp_path / "kept" / "checkpoints" / "split")
+    shutil.rmtree(tmp_path / "kept" / "checkpoints" / "count")
     with pytest.raises(PenstockError) as caught, running(counting(100, tmp_path), local_host, state="kept"):
         pass
     assert caught.value.name == "STATE_DOES_NOT_FIT"
-    assert "split" in caught.value.message
+    assert "count" in caught.value.message
 
 
 def test_a_folder_in_use_is_refused(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_executors_are_found_with_their_hosts(internals: SparkInternals) -> None
     executors = internals.executors()
     assert len(executors) == 4
     assert {one.host for one in executors} == {"127.0.0.2", "127.0.0.3"}
-    assert {one.cores for one in executors} == {6}
+    assert {one.cores for one in executors} == {24}
 
 
 def test_partitions_follow_their_executors_from_batch_to_batch(

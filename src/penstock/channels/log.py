@@ -149,6 +149,12 @@ class Channels:
         with self._changed:
             return self._last_batches.get(operator)
 
+    @property
+    def last_batches(self) -> dict[str, int]:
+        """By operator, the last batch that was published."""
+        with self._changed:
+            return dict(self._last_batches)
+
     def wait(self, predicate: Callable[[], bool], timeout: float | None = None, operator: str = "") -> bool:
         """Wait until a predicate over these channels holds; whether it held when the time was over. The predicate must
         be quick: nobody else can ask the channels while it is evaluated. That happens after every publish or, for an

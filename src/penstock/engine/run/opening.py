@@ -31,6 +31,7 @@ from penstock.engine.state.agreement import check_agreement
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.ownership import Owner, check_copy, check_owner, claim, owner_of
+from penstock.engine.state.published_record import PublishedRecord
 from penstock.engine.state.shape import Shape, shape_of
 from penstock.errors import PenstockError
 from penstock.logs import traced
@@ -104,6 +105,8 @@ def open_context(
     carried = [one for name in succession.carried if not _stands(one := definition.operator(name), settings)]
     check_checkpoints(old, carried, checkpoints)
     check_agreement(carried, catalog, checkpoints.location, host.spark)
+    record = PublishedRecord(state.path)
+    record.check([definition.operator(name) for name in succession.carried], catalog.load().last_batches)
     check_segments(definition, old, succession, catalog, store)
     check_sinks(definition, old, owner, declared)
     check_sources(definition)
@@ -121,6 +124,7 @@ def open_context(
     writers = {name: channel.producer for name, channel in layout.items()}
     channels = Channels(catalog, store, readers, writers, Bound(settings.backlog_rows, settings.backlog_bytes))
     channels.sweep(startup=True)
+    record.write(channels.last_batches)
     context = RunContext(
         definition=definition,
         spark=host.spark,

@@ -34,6 +34,7 @@ from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.slots import to_nobody
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.kept_record import KeptRecord
+from penstock.engine.state.published_record import PublishedRecord
 from penstock.engine.state.tasks import recorded_tasks
 from penstock.errors import PenstockError
 from penstock.logs import traced
@@ -92,6 +93,7 @@ class Run:
         self._context: RunContext | None = None
         self._chores: Chores | None = None
         self._kept_record: KeptRecord | None = None
+        self._published_record: PublishedRecord | None = None
         self._watcher: Watcher | None = None
         self._complete()
 
@@ -182,6 +184,7 @@ class Run:
             starting = self._starting()
             self.arrangement.plan(starting.recorded(catalog) or starting.dealt())
         self._kept_record = KeptRecord(catalog, context.channels.last_batch)
+        self._published_record = PublishedRecord(self.state.path)
         for operator, kept in self._kept_record.known.items():
             self._kept_states.note(operator, kept.states)
         if change := arrangement.unfinished_change(catalog):
@@ -279,6 +282,8 @@ class Run:
     def _sweep(self) -> None:
         if self._chores is not None:
             self._chores()
+        if self._published_record is not None:
+            self._published_record.write(self.channels.last_batches)
         if self._kept_record is not None:
             self._kept_record.settle()
 
