@@ -347,6 +347,8 @@ class Run:
         with traced("the catalog could not be tidied up at the end of the run", PenstockError, OSError):
             if self._kept_record is not None:
                 self._kept_record.write()
+            if self._published_record is not None:
+                self._published_record.write(self.channels.last_batches)
             if self._chores is not None:
                 finish_sinks([operator.name for operator in self.definition.operators], self._catalog)
                 self._chores.end()
