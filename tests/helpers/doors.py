@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ import psutil
 #: Shut doors answer at once, so waiting costs nothing but where somebody waits for more.
 SECONDS = 5.0
 MOST_REDIRECTIONS = 5
+#: Who tries one thing after the other waits long where nothing is ever answered.
+AT_ONCE = 6
 LOCATION = re.compile(rb"\r\nLocation: (?:http://[^/]+)?(/\S*)")
 #: Pages that show something, of Spark's master, worker, driver and history, of REST submission, and of Penstock.
 READ = (
@@ -209,16 +212,20 @@ def try_everything_at(door: Door, names: Mapping[str, str]) -> Tried:
             tried.let_through.append((str(door), what, answer[:200]))
 
     is_web = status_of(_asked(door, "GET", "/", "")) is not None
-    for method, path in [*(("GET", page) for page in READ), *CHANGE] if is_web else [("GET", "/")]:
-        for answer in web(door, method, path.format(**names)):
-            last = not LOCATION.search(answer)
-            note(f"{method} {path}", answer, last and status_of(answer) not in REFUSED)
-    for command in PY4J:
-        answer = tell(door, command.encode())
-        note(command, answer, answer.startswith(b"!y"))
-    for message in spark_messages():
-        answer = tell(door, message)
-        note(repr(message), answer, kind_of(answer) in SERVED)
+    pages = [*(("GET", page) for page in READ), *CHANGE] if is_web else [("GET", "/")]
+    with ThreadPoolExecutor(AT_ONCE) as strangers:
+        asked = strangers.map(lambda page: web(door, page[0], page[1].format(**names)), pages)
+        commanded = strangers.map(lambda command: tell(door, command.encode()), PY4J)
+        messages = list(spark_messages())
+        sent = strangers.map(lambda message: tell(door, message), messages)
+        for (method, path), answers in zip(pages, asked, strict=True):
+            for answer in answers:
+                last = not LOCATION.search(answer)
+                note(f"{method} {path}", answer, last and status_of(answer) not in REFUSED)
+        for command, answer in zip(PY4J, commanded, strict=True):
+            note(command, answer, answer.startswith(b"!y"))
+        for message, answer in zip(messages, sent, strict=True):
+            note(repr(message), answer, kind_of(answer) in SERVED)
     return tried
 
 

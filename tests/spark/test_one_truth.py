@@ -125,7 +125,7 @@ def test_a_whole_copy_goes_on(local_host: SparkHost, running: Callable, tmp_path
     kept.run(2)
     kept.copy()
     kept.run(1)
-    kept.restore("catalog.sqlite*", "checkpoints/**/*")
+    kept.restore("catalog.sqlite*", "checkpoints/**/*", "published.json")
     shutil.rmtree(tmp_path / "out")
     kept.run(1)
     ids = column_of(tmp_path / "out", "id")

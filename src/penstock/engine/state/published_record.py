@@ -37,8 +37,8 @@ class PublishedRecord:
                     "CATALOG_WENT_BACK",
                     f'The catalog lacks batches of "{operator.name}": by {self._file}, batch {number} was published, '
                     f"and the catalog has {has}.",
-                    "Give the topology the catalog that has everything, or start with a new state folder. Nothing was "
-                    "deleted.",
+                    "Give the topology the catalog that has everything, restore the whole state folder of one moment, "
+                    "or start with a new one. Nothing was deleted.",
                     operator.where,
                 )
 
