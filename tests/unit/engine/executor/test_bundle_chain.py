@@ -12,7 +12,7 @@ from penstock import aggregates
 from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
-from penstock.engine.executor import bundle, instance, worker
+from penstock.engine.executor import bundle, instance
 from penstock.engine.message.failures import OperatorFailure
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Descriptor
@@ -56,11 +56,10 @@ def stage(name: str, function=None, passes_on: str | None = MAIN_OUTPUT, **more)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(worker, "running_task", lambda: (7, 3))
 
     def work(reader: Given, *stages: Stage, instances: int = 1) -> dict[str, BundleReport]:
         program = Program(stages, reader, SegmentStore(str(tmp_path)))
-        reports = bundle._Bundle(program, Descriptor("a/0", instances, (), {})).run()
+        reports = bundle.Bundle(program, Descriptor("a/0", instances, (), {}), 7, 0).run()
         assert [report.operator for report in reports] == [stage.operator for stage in stages]
         return {report.operator: report for report in reports}
 

@@ -78,7 +78,7 @@ class World:
         shape = shape_of(definition, {})
         old = read_old_state(self.catalog, self.checkpoints)
         succession = settle(definition, old, shape, forget)
-        check_checkpoints(definition, old, succession, self.checkpoints)
+        check_checkpoints(old, [definition.operator(name) for name in succession.carried], self.checkpoints)
         check_segments(definition, old, succession, self.catalog, self.store)
         check_sinks(definition, old, OWNER, shape)
         layout = channels_of(definition)

@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     topology.sink("out", sinks.noop(), inputs=rows)
     made = SimpleNamespace(
         definition=topology.definition(),
-        settings=Settings(query_restarts=1),
+        settings=Settings(query_restarts=1, bundles="batches"),
         context=None,
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),

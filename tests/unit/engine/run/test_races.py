@@ -145,7 +145,9 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
             usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None, forget=lambda listener: None
         )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
-        made = SparkTopology(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
+        made = SparkTopology(
+            topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining, bundles="batches")
+        )  # type: ignore[arg-type]
         nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
         made._context = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]

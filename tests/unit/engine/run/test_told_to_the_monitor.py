@@ -11,7 +11,6 @@ from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
 from penstock.engine.query.feeds import Batch
-from penstock.engine.query.intake import Turn
 from penstock.engine.run.watcher import Watched, Watcher
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
@@ -39,7 +38,7 @@ class Recorder(Monitor):
 
 
 def query(name: str) -> Any:
-    intake = SimpleNamespace(turn=Turn(), throttled=name == "rows", held_back=False)
+    intake = SimpleNamespace(started=None, throttled=name == "rows", held_back=False)
     return SimpleNamespace(operator=DEFINITION.operator(name), intake=intake, feeds=[], query=None)
 
 
