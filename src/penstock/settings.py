@@ -65,6 +65,13 @@ class Settings:
         "between them. A topology that scales by itself runs without chains.",
         choices=("on", "off"),
     )
+    latency: float = _setting(
+        0.05,
+        "Seconds from source to sink that Penstock aims at where bundles stand and nothing is congested: shorter costs "
+        "more of the processor, longer leaves more of it to others.",
+        low=0.001,
+        high=60,
+    )
     turn_seconds: float = _setting(
         600.0, "Seconds that the Spark task of a bundle stands before another takes its place.", low=1, high=86_400
     )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -42,9 +41,16 @@ def steered(folder: Path, rate: float, rows: int | None = None, tasks: int = 4, 
 
 
 def by_batch(folder: Path) -> list[tuple[int, pa.Table]]:
-    """What a Parquet sink has written, batch by batch in order: the batch's number is in a file's name."""
-    files = sorted((int(re.search(r"part-(\d+)-", file.name)[1]), file) for file in folder.rglob("*.parquet"))
-    return [(batch, pq.ParquetFile(file).read()) for batch, file in files]
+    """What a Parquet sink has written, batch by batch in order. The batch's number is in a file's name. A sink that is
+    sometimes part of a chain has batches of several queries, each with numbers of its own: these write one after the
+    other, and the numbers here go on from one to the next."""
+    files = sorted(folder.rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    found: list[tuple[int, Path]] = []
+    for _, own in itertools.groupby(files, key=lambda file: file.name.split("-", 3)[-1]):
+        numbered = sorted((int(file.name.split("-")[1]), file) for file in own)
+        more = found[-1][0] + 1 - numbered[0][0] if found else 0
+        found += [(number + more, file) for number, file in numbered]
+    return [(batch, pq.ParquetFile(file).read()) for batch, file in found]
 
 
 def check_everything(folder: Path, emitted: int) -> None:

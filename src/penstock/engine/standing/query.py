@@ -31,6 +31,9 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
 from penstock.topology.definition import Operator, Sink, Source
 
+#: An operator waits for so much of the latency that is aimed at before it begins the next batch: rows that come one by
+#: one would cost a batch each.
+LINGER_SHARE = 0.1
 #: How often somebody who waits looks again.
 POLL = 0.01
 #: The bundles of a new turn may take so long to come before the turn begins without those that are missing.
@@ -71,7 +74,7 @@ class StandingQuery:
             context.channels.seen_by(name),
             context.written_by(self.chain),
             functools.partial(pacer_of, operator, settings) if not self._writes_files() else self._file_pacer,
-            settings.batch_linger if not self._writes_files() else settings.file_seconds,
+            settings.latency * LINGER_SHARE if not self._writes_files() else settings.file_seconds,
             self._publish,
             throttle=settings.backlog_policy == "throttle",
             first_batch=0 if newest is None else newest + 1,
