@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.standing.query import StandingQuery
 
 
 def split(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -91,7 +92,11 @@ def test_a_bundle_on_a_slot_with_two_cores_is_two_processes(standalone_host: Spa
     placement = Placement({name: {slot: 3 if name == "split" else 1} for name in names}, {"count": (slot,) * 4})
     with running(topology, standalone_host, placement=placement) as run:
         assert run.wait(120)
-        batches = run.catalog.manifests("split")
-    bundles = [bundle for batch in batches for bundle in json.loads(batch.manifest)["bundles"]]
-    assert {bundle["instances"] for bundle in bundles} == {1, 2}
-    assert len({bundle["pid"] for bundle in bundles}) == 2
+        query = run.query("split")
+        assert isinstance(query, StandingQuery)
+        assert query.turn is not None
+        assert [bundle.instances for bundle in query.turn.bundles] == [1, 2]
+        # Two tasks, by Spark's own records: a Python worker has one at a time.
+        observed = run.placements.observed("split")
+        assert observed is not None
+        assert observed.instances == {slot: 3}

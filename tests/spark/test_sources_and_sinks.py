@@ -252,7 +252,8 @@ def test_a_stepped_rate_gives_what_is_due_and_no_row_sooner(
         assert run.wait(WAIT)
         origin = run.context.memories["numbers"]["began"]
         batches = [json.loads(one.manifest) for one in run.catalog.manifests("numbers")]
-    emitted = 0
+    # The oldest batches may be forgotten already.
+    emitted = batches[0]["ends"]["0"] - batches[0]["rows_in"]
     for batch in batches:
         # Rows know when they were due, whenever they were really emitted.
         born = [min(one["born_from"] for one in batch["bundles"]), max(one["born_to"] for one in batch["bundles"])]

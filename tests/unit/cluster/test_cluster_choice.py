@@ -16,14 +16,14 @@ def test_local_has_two_slots_and_room_for_all_operators_on_each(tmp_path):
     provider = ClusterChoice().provider(6, Settings(slot_cores=2), tmp_path)
     assert isinstance(provider, LocalCluster)
     assert [slot.cores for slot in provider.cluster.slots] == [2, 2]
-    assert provider.master_url == "local[24]"
+    assert provider.master_url == "local[48]"
 
 
 def test_standalone_has_two_machines_of_one_slot(tmp_path):
     provider = ClusterChoice("standalone").provider(2, Settings(slot_memory_mb=700), tmp_path)
     assert isinstance(provider, StandaloneCluster)
     assert (provider.machines, provider.slots, provider.cores) == (2, 1, 1)
-    assert (provider.task_threads_per_slot, provider.executor_memory_mb) == (4, 700)
+    assert (provider.task_threads_per_slot, provider.executor_memory_mb) == (8, 700)
     assert provider.work_dir == tmp_path
 
 
