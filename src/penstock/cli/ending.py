@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.api.client import Client
 
 POLL = 0.1
+NOTHING_READ = "It was stopped before any row was read."
 Json = dict[str, Any]
 Tell = Callable[[str], None]
 
@@ -29,11 +30,15 @@ class Process:
         self.running = running
         #: Means this very process, even if its number was given to another process since.
         self._descriptor = descriptor
+        #: Whether it was asked to end while it was being started.
+        self.ended_early = False
 
     def entry(self) -> Running | None:
         return next((one for one in all_running() if one.label == self.running.label), None)
 
     def terminate(self) -> None:
+        """End a process that is being started."""
+        self.ended_early = True
         if self._descriptor is not None:
             signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
         else:
@@ -103,7 +108,8 @@ def await_end(process: Process, deadline: float, tell: Tell) -> tuple[bool, str]
     while True:
         seen = process.entry()
         if seen is None and process.has_ended:
-            return True, how
+            # One that has hardly begun is gone before anybody has read what it said.
+            return True, how or (NOTHING_READ if process.ended_early else "")
         if seen is not None and seen.phase is Phase.ENDING:
             how = seen.how or how
         if time.monotonic() > deadline:

@@ -11,6 +11,7 @@ from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
+from penstock.cli.ending import NOTHING_READ
 from penstock.cli.loader import Loaded
 from penstock.cli.run_display import display_of, waiting_rows
 from penstock.cli.screen import Screen
@@ -28,8 +29,6 @@ from penstock.topology.definition import TopologyDefinition
 TICK = 0.25
 #: KeyboardInterrupt comes while PySpark starts: PySpark handles Ctrl-C itself for a moment.
 _STOPPED_EARLY = (StoppedEarly, KeyboardInterrupt)
-
-_NOTHING_READ = "It was stopped before any row was read."
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
 
 
 def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | None) -> tuple[Summary, int]:
-    stops.when_early(lambda: _tell_of_the_end(entry, _NOTHING_READ))
+    stops.when_early(lambda: _tell_of_the_end(entry, NOTHING_READ))
     try:
         with started(
             order.definition,
@@ -82,7 +81,7 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             run.stop(drain=False)  # the watch has drained it, or the user does not want that
             return summary, code
     except _STOPPED_EARLY:
-        _tell_of_the_end(entry, _NOTHING_READ)
+        _tell_of_the_end(entry, NOTHING_READ)
         raise
     except PenstockError as error:
         _tell_of_the_end(entry, f"It failed: {error}")
