@@ -91,10 +91,13 @@ def test_killed_workers_and_a_change_of_placement_lose_nothing(
         for operator in ("by_key", "shaped"):
             outcome = run.changes.carry_out(plans.set_instances(run.placement, operator, {first: 1, last: 2}))
             assert outcome.status is Status.DONE, outcome.reason
-            observed = run.placements.observed(operator)
-            assert observed is not None
-            assert observed.agrees(operator, run.placement)
             more_batches(run)
+            deadline = time.monotonic() + WAIT
+            # Operators that may run as one again have just begun to: their bundles are still to come.
+            while (observed := run.placements.observed(operator)) is None:
+                assert time.monotonic() < deadline
+                run.wait(0.05)
+            assert observed.agrees(operator, run.placement)
         assert run.stop()
         emitted = run.query("events").feeds[0].position
     check(tmp_path / "out", emitted)
