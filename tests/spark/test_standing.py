@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from conftest import TEST_SETTINGS
 from written_rows import WAIT
 
@@ -34,7 +35,9 @@ class NotedProcess:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.num_rows:
-            self._file.write_text(str(os.getpid()))
+            fresh = self._file.with_suffix(f".{os.getpid()}")
+            fresh.write_text(str(os.getpid()))
+            fresh.replace(self._file)  # whoever reads it finds it whole
         return batch.select(["id", "key"])
 
 
@@ -79,6 +82,7 @@ def test_a_topology_that_is_started_again_goes_on_where_it_was(
         check(tmp_path / "out", rows)
 
 
+@pytest.mark.live
 def test_killed_workers_and_a_change_of_placement_lose_nothing(
     standalone_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
