@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class NotedProcess:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.num_rows:
-            fresh = self._file.with_suffix(f".{os.getpid()}")
+            fresh = self._file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
             fresh.write_text(str(os.getpid()))
             fresh.replace(self._file)  # whoever reads it finds it whole
         return batch.select(["id", "key"])
