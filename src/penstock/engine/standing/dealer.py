@@ -8,22 +8,26 @@ Batches are published in the order in which they were cut, so a channel has its 
 were made of, and one position says how far an operator has read. A bundle does not wait for that: it goes on with the
 next share. The share of a bundle that is gone goes to another one, and what the lost bundle may still say is refused.
 
+Of the bundles that wait, one is the watcher: it looks what is there, is woken by what happens in the channels, and cuts
+the next batch. When it has work it hands its watch over. The others sleep until somebody has work for them: if all of
+them were woken by every batch, the driver would do little else.
+
 No Spark, no sockets: whoever speaks for a bundle calls `take`, which waits, and `done`.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Protocol
 
 from penstock.channels.log import SeenChannels
-from penstock.engine.message.shares import Bundle, Share
-from penstock.engine.query.feeds import Batch
+from penstock.engine.message.shares import Bundle
 from penstock.engine.query.pacing import Pacer
+from penstock.engine.standing.batches import CutBatch, Dealt, OpenBatch, Standing, Supply
 from penstock.engine.standing.gate import Gate
 from penstock.monitor.report import BundleReport
 
@@ -35,88 +39,12 @@ FEW_ROWS = 256
 PATIENCE = 5.0
 #: And the shortest: rows of a rate source are due one by one.
 LEAST_PATIENCE = 0.001
-
-
-@dataclass(frozen=True)
-class CutBatch:
-    """What a batch reads, and how that is shared out."""
-
-    #: The account of it, for the reports.
-    read: Batch
-    shares: tuple[Share, ...]
-    #: Where each input ends after this batch.
-    ends: dict[str, Any]
-
-
-class Supply(Protocol):
-    """What the dealer asks of a feed. One thread at a time looks, and one cuts; nobody holds a lock meanwhile."""
-
-    #: Whether any bundle may have any of the rows.
-    any_bundle: bool
-
-    def look(self) -> None:
-        """Find out what is there, where that may take a while."""
-
-    def available(self) -> int:
-        """How much could be read now, in what the pacer counts. Quick: the channels' lock is held."""
-
-    def due_in(self) -> float | None:
-        """Seconds until there may be more without anything being published; None if that never happens."""
-
-    def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
-        """The next batch, of about so much, for these bundles; None if there is nothing to read after all."""
-
-    def go_back(self, ends: Mapping[str, Any] | None) -> None:
-        """The next batch begins where a batch ended that was cut before; None: where the newest published one ended."""
-
-
-@dataclass(eq=False)
-class OpenBatch:
-    """A batch that was cut and is not published."""
-
-    number: int
-    cut: CutBatch
-    turn: int
-    #: When it was cut, of the monotonic clock.
-    started: float
-    reports: list[tuple[BundleReport, ...] | None] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        return None not in self.reports
-
-
-@dataclass(eq=False)
-class Dealt:
-    """One share of an open batch, which one bundle works on or will."""
-
-    batch: OpenBatch
-    part: int
-    share: Share
-
-
-@dataclass(eq=False)
-class Standing:
-    """A bundle that stands: which one of which turn, what it works on, and how fast it is."""
-
-    turn: int
-    index: int
-    bundle: Bundle
-    pacer: Pacer
-    work: Dealt | None = None
-    taken_at: float = 0.0
-    #: Whether it waits for work.
-    asks: bool = False
-    #: Whether it is gone, or another one has taken its seat: nothing that it says counts any more.
-    gone: bool = False
-
-    @property
-    def seat(self) -> tuple[int, int]:
-        return self.turn, self.index
+#: Who waits for a batch of a source to be worth while looks this often whether it is.
+LINGER_LOOK = 0.02
 
 
 class Dealer(Gate):
-    """Of one query. What it knows is guarded by the channels' lock, which is also what waiting bundles are woken by."""
+    """Of one query. What it knows is guarded by the channels' lock."""
 
     def __init__(
         self,
@@ -146,8 +74,10 @@ class Dealer(Gate):
         #: Shares that nobody works on: for anyone, and by seat those that are for one bundle only.
         self._for_anyone: deque[Dealt] = deque()
         self._for_one: dict[tuple[int, int], deque[Dealt]] = {}
-        #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
-        self._looking = self._cutting = self._publishing = False
+        #: Which of the bundles that wait has the watch.
+        self._watcher: Standing | None = None
+        #: Whether some thread cuts or publishes: one at a time for each, without the lock.
+        self._cutting = self._publishing = False
         #: What was begun to be cut under another number is not dealt any more.
         self._generation = 0
         self._last_cut = 0.0
@@ -160,14 +90,14 @@ class Dealer(Gate):
 
     def stand(self, turn: int, index: int, bundle: Bundle) -> Standing:
         """A bundle is there. If there was one on its seat, that one is given up: Spark has started the task again."""
-        standing = Standing(turn, index, bundle, self._pacer())
+        standing = Standing(turn, index, bundle, self._pacer(), threading.Condition(self._channels.lock))
         with self._channels.lock:
             before = self._stands.get(standing.seat)
             if before is not None:
                 standing.pacer = before.pacer
                 self._give_up(before)
             self._stands[standing.seat] = standing
-            self._channels.notify()
+            self._wake_all()
         return standing
 
     def lost(self, standing: Standing) -> None:
@@ -176,7 +106,7 @@ class Dealer(Gate):
             self._give_up(standing)
             if self._stands.get(standing.seat) is standing:
                 del self._stands[standing.seat]
-            self._channels.notify()
+            self._wake_all()
 
     def stands(self, turn: int) -> int:
         """How many bundles of a turn are there."""
@@ -192,7 +122,7 @@ class Dealer(Gate):
                 self._generation += 1  # a batch that is being cut is for bundles that are about to leave
             if any(queue and seat not in self._stands for seat, queue in self._for_one.items()):
                 self._start_anew()
-            self._channels.notify()
+            self._wake_all()
 
     def end(self, seconds: float = 0.0) -> bool:
         """All bundles leave, whatever waits for them, and nothing more is published. Waits so long for a batch that is
@@ -200,7 +130,7 @@ class Dealer(Gate):
         deadline = self._clock() + seconds
         with self._channels.lock:
             self._ended = True
-            self._channels.notify()
+            self._wake_all()
             while self._publishing and self._clock() < deadline:
                 self._channels.pause(deadline - self._clock())
             return not self._publishing
@@ -209,21 +139,25 @@ class Dealer(Gate):
 
     def take(self, standing: Standing) -> Dealt | None:
         """The next share for a bundle, for which this may wait; None: it is to leave."""
-        standing.asks = True
+        with self._channels.lock:
+            standing.asks = True
         try:
             while True:
-                self._look()
+                self._look(standing)
                 with self._channels.lock:
                     found = self._waiting_for(standing)
                     if found is not None or self._leaves(standing):
                         return found
-                    may_cut = self._may_cut(standing)
+                    may_cut = self._watcher is standing and self._may_cut(standing)
                     if not may_cut:
-                        self._channels.pause(self._patience())
+                        self._wait(standing)
                 if may_cut:
                     self._cut(standing)
         finally:
-            standing.asks = False
+            with self._channels.lock:
+                standing.asks = False
+                if self._watcher is standing:
+                    self._hand_over()
 
     def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
         """A bundle has done its share; False if its result is not wanted any more. What is complete is published."""
@@ -268,10 +202,52 @@ class Dealer(Gate):
         with self._channels.lock:
             return self._open_batches[0].started if self._open_batches else None
 
+    # Who waits and who is woken, with the lock held
+
+    def _may_watch(self, standing: Standing) -> bool:
+        """Whether a bundle has the watch, or takes it because nobody has it. It must be one that may cut."""
+        if self._watcher is None and standing.turn == self._turn and not standing.gone:
+            self._watcher = standing
+        return self._watcher is standing
+
+    def _wait(self, standing: Standing) -> None:
+        if self._watcher is standing:
+            self._channels.pause(self._patience())
+        elif not self._may_watch(standing):  # who has got the watch has a look first
+            standing.woken.wait(PATIENCE)
+
+    def _hand_over(self) -> None:
+        """The watcher has work, or leaves: another one that waits has the watch now."""
+        self._watcher = None
+        heir = next((one for one in self._stands.values() if one.asks and one.turn == self._turn), None)
+        if heir is not None:
+            heir.woken.notify_all()
+
+    def _wake_all(self) -> None:
+        """Something has changed that concerns all who wait, whoever they wait for."""
+        self._channels.notify()
+        for one in self._stands.values():
+            one.woken.notify_all()
+
+    def _patience(self) -> float:
+        """How long the watcher waits, if nobody says that something has changed."""
+        supply = self._supply
+        if supply is None or not self.is_open or self.paused:
+            return PATIENCE
+        lingers, due = self._earliest_cut() - self._clock(), supply.due_in()
+        if not supply.available():
+            wait = PATIENCE if due is None else max(due, lingers)
+        elif lingers > 0:  # a source's rows may be enough before, and nobody says so
+            wait = lingers if due is None else min(lingers, LINGER_LOOK)
+        else:
+            wait = PATIENCE  # there is no room, or others are too far behind: they say when they are not
+        return max(min(wait, PATIENCE), LEAST_PATIENCE)
+
     # Parts of the above, with the lock held
 
     def _give_up(self, standing: Standing) -> None:
         standing.gone = True
+        standing.woken.notify_all()
         dealt, standing.work = standing.work, None
         if dealt is not None and dealt.batch in self._open_batches:
             self._put_back(dealt, standing.seat)
@@ -324,7 +300,7 @@ class Dealer(Gate):
 
     def _may_cut(self, standing: Standing) -> bool:
         supply = self._supply
-        if supply is None or self._cutting or self._looking or standing.turn != self._turn or not self.lets_in():
+        if supply is None or self._cutting or standing.turn != self._turn or not self.lets_in():
             return False
         if len(self._open_batches) >= AHEAD * len(self._bundles):
             return False
@@ -345,19 +321,6 @@ class Dealer(Gate):
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger
 
-    def _patience(self) -> float:
-        """How long to wait, if nobody says that something has changed."""
-        supply = self._supply
-        if supply is None or not self.is_open or self.paused:
-            return PATIENCE
-        times = [PATIENCE]
-        if (due := supply.due_in()) is not None:
-            times.append(due)
-        if supply.available():
-            lingers = self._earliest_cut() - self._clock()
-            times += [lingers] if lingers > 0 else []
-        return max(min(times), LEAST_PATIENCE)
-
     def _deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle]) -> None:
         batch = OpenBatch(self._next_batch, cut, turn, self._clock(), [None] * len(cut.shares))
         self._next_batch, self._last_cut = batch.number + 1, batch.started
@@ -366,23 +329,20 @@ class Dealer(Gate):
             dealt = Dealt(batch, part, share)
             if self._supply is not None and self._supply.any_bundle:
                 self._for_anyone.append(dealt)
-            else:
-                self._for_one.setdefault((turn, bundles.index(share.bundle)), deque()).append(dealt)
+                continue  # who has cut it takes it
+            seat = turn, bundles.index(share.bundle)
+            self._for_one.setdefault(seat, deque()).append(dealt)
+            if seat in self._stands:
+                self._stands[seat].woken.notify_all()
 
     # Parts of the above, without the lock
 
-    def _look(self) -> None:
-        supply = self._supply
+    def _look(self, standing: Standing) -> None:
+        """The watcher looks what is there; nobody else does."""
         with self._channels.lock:
-            if supply is None or self._cutting or self._looking or not self.is_open:
+            if not self._may_watch(standing) or self._supply is None or not self.is_open:
                 return
-            self._looking = True
-        try:
-            supply.look()
-        finally:
-            with self._channels.lock:
-                self._looking = False
-                self._channels.notify()
+        self._supply.look()
 
     def _cut(self, standing: Standing) -> None:
         """Cut a batch, without the lock: that may take a look at files."""
@@ -409,7 +369,6 @@ class Dealer(Gate):
                     self._go_back()
                 elif cut is not None:
                     self._deal(cut, turn, bundles)
-                self._channels.notify()
 
     def _publish_complete(self) -> None:
         """Publish what is complete, in order. One thread does it, for all who come meanwhile."""

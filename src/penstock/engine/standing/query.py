@@ -22,7 +22,8 @@ from penstock.engine.query.programs import Programs
 from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import Seats
 from penstock.engine.spark.streams import TurnJob
-from penstock.engine.standing.dealer import Dealer, OpenBatch, Standing
+from penstock.engine.standing.batches import OpenBatch, Standing
+from penstock.engine.standing.dealer import Dealer
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Places, Turn

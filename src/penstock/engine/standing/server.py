@@ -15,7 +15,8 @@ from typing import Protocol
 
 from penstock.engine.message import wire
 from penstock.engine.message.wire import Address, Seat
-from penstock.engine.standing.dealer import Dealer, Standing
+from penstock.engine.standing.batches import Standing
+from penstock.engine.standing.dealer import Dealer
 from penstock.logs import LOGGER
 from penstock.monitor.report import BundleReport
 

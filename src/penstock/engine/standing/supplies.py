@@ -12,7 +12,8 @@ from penstock.channels.log import Channels
 from penstock.channels.records import Segment
 from penstock.engine.message.shares import Bundle, InputRange, Share, Spread, runs, split
 from penstock.engine.query.feeds import Batch, ChannelInput
-from penstock.engine.standing.dealer import CutBatch, Dealer
+from penstock.engine.standing.batches import CutBatch
+from penstock.engine.standing.dealer import Dealer
 from penstock.kinds import Offsets, Range, SourceKind, Unit
 
 

@@ -21,7 +21,8 @@ from penstock.engine.message.wire import Seat
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing import server as module
-from penstock.engine.standing.dealer import CutBatch, Dealer, OpenBatch, Standing
+from penstock.engine.standing.batches import CutBatch, OpenBatch, Standing
+from penstock.engine.standing.dealer import Dealer
 from penstock.engine.standing.server import BundleServer
 from penstock.monitor.report import BundleReport
 

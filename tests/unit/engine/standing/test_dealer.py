@@ -13,7 +13,8 @@ from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle, Share
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.pacing import Pacer
-from penstock.engine.standing.dealer import AHEAD, CutBatch, Dealer, OpenBatch, Standing
+from penstock.engine.standing.batches import CutBatch, OpenBatch, Standing
+from penstock.engine.standing.dealer import AHEAD, Dealer
 from penstock.monitor.report import BundleReport
 
 ONE = Bundle(Slot("a", 0), 1)
@@ -49,8 +50,10 @@ class Rows:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
 
+        self.looks = 0
+
     def look(self) -> None:
-        pass
+        self.looks += 1
 
     def available(self) -> int:
         return self.rows - self.position
@@ -197,9 +200,13 @@ def test_keys_change_hands_when_what_was_read_of_them_is_published() -> None:
     [old] = served(dealer, ONE)
     rows_of(dealer, old)
     [new] = served(dealer, TWO, turn=2)
-    assert takes_within(dealer, new, 0.05) is None
+    taken: list[Any] = []
+    thread = in_background(lambda: taken.append(rows_of(dealer, new)))
+    thread.join(0.05)
+    assert taken == []
     dealer.done(old, report())
-    assert rows_of(dealer, new) == [10, 20]
+    thread.join(5)
+    assert taken == [[10, 20]]
     dealer.done(new, report())
     assert published.batches == [(0, [0, 10]), (1, [10, 20])]
 
@@ -244,6 +251,55 @@ def test_rows_that_come_later_wake_a_bundle_that_waits() -> None:
     channels.notify()
     thread.join(2)
     assert taken == [[0, 5]]
+
+
+def test_bundles_that_wait_do_not_wake_each_other() -> None:
+    rows = Rows(0)
+    dealer, _, channels = dealer_of(rows)
+    taken: list[Any] = []
+    threads = [
+        in_background(lambda one=one: taken.append(rows_of(dealer, one)))  # type: ignore[misc]
+        for one in served(dealer, ONE, TWO)
+    ]
+    time.sleep(0.3)
+    assert rows.looks <= 4
+    rows.rows = 15
+    channels.notify()
+    for thread in threads:
+        thread.join(5)
+    assert sorted(taken) == [[0, 10], [10, 15]], "who has work hands the watch over to who has none"
+
+
+def test_a_bundle_of_the_next_turn_does_not_keep_the_watch_from_those_who_may_cut() -> None:
+    rows = Rows(0)
+    dealer, _, channels = dealer_of(rows)
+    [old] = served(dealer, ONE)
+    early = dealer.stand(2, 0, TWO)
+    got: dict[str, Any] = {}
+    waits = in_background(lambda: got.update(early=dealer.take(early)))
+    works = in_background(lambda: got.update(old=rows_of(dealer, old)))
+    time.sleep(0.02)
+    rows.rows = 10
+    channels.notify()
+    works.join(5)
+    assert got == {"old": [0, 10]}
+    rows.rows = 20
+    dealer.serve(2, [TWO])
+    waits.join(5)
+    assert got["early"].share.load == {"rows": [10, 20]}
+
+
+def test_rows_of_a_source_are_waited_for_without_looking_all_the_time() -> None:
+    rows = Rows(0)
+    rows.due_in = lambda: -1.0 if rows.rows else 0.05  # type: ignore[method-assign]
+    dealer, _, _ = dealer_of(rows, linger=0.2)
+    [one] = served(dealer, ONE)
+    dealer._last_cut = time.monotonic()  # the batch before was cut just now
+    thread = in_background(lambda: rows_of(dealer, one))
+    time.sleep(0.05)
+    rows.rows = 5
+    thread.join(5)
+    assert rows.looks < 20
 
 
 def test_a_batch_that_cannot_be_published_stays_open() -> None:

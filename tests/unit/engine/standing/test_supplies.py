@@ -12,7 +12,7 @@ from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.feeds import Batch
 from penstock.engine.standing import query as module
-from penstock.engine.standing.dealer import CutBatch, OpenBatch
+from penstock.engine.standing.batches import CutBatch, OpenBatch
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.supplies import SourceSupply
 from penstock.engine.state.agreement import LastBatch
