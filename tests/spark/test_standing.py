@@ -83,6 +83,25 @@ def test_a_topology_that_is_started_again_goes_on_where_it_was(
         check(tmp_path / "out", rows)
 
 
+def test_a_sink_that_takes_its_time_for_a_file_delays_neither_a_change_nor_the_end(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    settings = replace(STANDING, file_seconds=3600, change_seconds=20, drain_seconds=20)
+    made = Topology("slow_files")
+    events = made.source("events", sources.rate(500, sources.events(keys=13, seed=1)))
+    made.sink("out", sinks.parquet(tmp_path / "out"), inputs=events, instances=2)
+    with running(made, local_host, settings=settings) as run:
+        run.wait(1)
+        [first, second] = local_host.cluster.slots
+        outcome = run.changes.carry_out(plans.set_instances(run.placement, "out", {first: 3, second: 1}))
+        assert outcome.status is Status.DONE, outcome.reason
+        assert run.stop()
+        emitted = run.query("events").feeds[0].position
+    written = [row["id"] for row in in_order(tmp_path / "out")]
+    assert sorted(written) == list(range(emitted))
+    assert len(list((tmp_path / "out").glob("*.parquet"))) <= 8
+
+
 @pytest.mark.live
 def test_killed_workers_and_a_change_of_placement_lose_nothing(
     standalone_host: SparkHost, running: Callable, tmp_path: Path

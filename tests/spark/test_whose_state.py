@@ -18,6 +18,7 @@ from test_results import WAIT, written
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.engine.query.rehearsal import rehearse
+from penstock.engine.run import opening
 from penstock.engine.run.function_plans import plans_of
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
@@ -133,6 +134,32 @@ def test_removing_an_operator_that_rows_wait_for_is_refused_until_they_are_given
     finally:
         folder.release()
     assert ids(tmp_path / "other") == list(range(ROWS))
+
+
+def test_a_driver_that_dies_while_it_gives_an_operator_up_can_be_started_again(
+    local_host: SparkHost, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(numbers_to(tmp_path), local_host, "kept") as run:
+        assert run.wait(WAIT)
+    more = numbers_to(tmp_path, rows=2 * ROWS).definition()
+
+    def dies(*_: object) -> None:
+        raise ChildProcessError("the driver is killed here")
+
+    folder = StateFolder.hold(str(tmp_path / "kept"))
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(opening, "Channels", dies)
+            with (
+                pytest.raises(ChildProcessError),
+                SparkTopology(more, local_host, folder, TEST_SETTINGS, forget=["out"]),
+            ):
+                pass
+        with SparkTopology(more, local_host, folder, TEST_SETTINGS) as run:
+            assert run.wait(WAIT)
+    finally:
+        folder.release()
+    assert ids(tmp_path / "out")[-ROWS:] == list(range(ROWS, 2 * ROWS))
 
 
 def per_word(frame: DataFrame) -> DataFrame:

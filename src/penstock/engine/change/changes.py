@@ -15,6 +15,7 @@ from penstock.engine.run import arrangement
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import SparkInternals
 from penstock.engine.spark.warming import warm_state
+from penstock.engine.standing.query import StandingQuery
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
@@ -29,6 +30,8 @@ from penstock.topology.definition import Keyed, TopologyDefinition
 
 #: Seconds between two looks at what a change waits for.
 POLL = 0.05
+#: A change waits so long for a batch of bundles that stand; then it is enough that they stand.
+STAND_SECONDS = 1.0
 #: A change does not wait for an operator that has had nothing to do for so long.
 IDLE_SECONDS = 3.0
 #: The usual gap between two batches is the median of so many.
@@ -220,8 +223,11 @@ class RunningEngine:
             lost = self._lost(new)
             for name in sorted(waiting) if not lost else ():
                 newest = run.publications.newest(name)
-                if newest is not None and newest != looked_at.get(name):
-                    looked_at[name] = newest
+                # Bundles that stand can be seen without a batch: a sink may take minutes to fill a file.
+                stands = isinstance(run.query(name), StandingQuery) and run_time() > at + STAND_SECONDS
+                if stands or (newest is not None and newest != looked_at.get(name)):
+                    if newest is not None:
+                        looked_at[name] = newest
                     placed = self._seen(name, at)
                     if placed is not None and placed.agrees(name, run.arrangement.requested):
                         seen[name] = placed

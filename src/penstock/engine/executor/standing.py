@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -14,7 +15,10 @@ from penstock.engine.executor.bundle import Bundle
 from penstock.engine.message import wire
 from penstock.engine.message.program import PackedProgram, Program
 from penstock.engine.message.shares import Descriptor
-from penstock.engine.message.wire import Address
+from penstock.engine.message.wire import Address, Work
+
+#: Seconds before a bundle that was given up takes its seat again.
+AGAIN_SECONDS = 0.1
 
 
 def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -23,14 +27,30 @@ def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBa
     program = packed.unpack()
     for batch in batches:
         for seat in batch.column(0):
-            done = _Standing(program, address, seat.as_py()).run()
+            done = _stand(program, address, seat.as_py())
             yield pa.record_batch([pa.array([str(done).encode()], pa.binary())], names=["done"])
+
+
+def _stand(program: Program, address: Address, seat: bytes) -> int:
+    """Take a seat until its turn is over. A bundle that the driver has given up, because it was stopped or cut off for
+    a while, takes its seat again: if it failed instead, Spark would count that against the query."""
+    done = 0
+    while True:
+        standing = _Standing(program, address, seat)
+        try:
+            standing.run()
+            return done + standing.done
+        except wire.Gone:
+            done += standing.done
+            time.sleep(AGAIN_SECONDS)
 
 
 class _Standing:
     """One seat, from taking it to leaving it."""
 
     def __init__(self, program: Program, address: Address, seat: bytes) -> None:
+        #: How many shares were done.
+        self.done = 0
         self._program = program
         self._seat = seat
         self._connection: Connection = wire.connect(address)
@@ -39,19 +59,23 @@ class _Standing:
         self._working = threading.Event()
         self._left = threading.Event()
 
-    def run(self) -> int:
-        done = 0
-        self._connection.send_bytes(self._seat)
+    def run(self) -> None:
+        """Returns when the driver says that the turn is over; raises `Gone` when there is no more to be heard."""
         with self._connection, self._alive():
-            while (work := wire.receive_work(self._connection)) is not None:
+            with wire.while_there():
+                self._connection.send_bytes(self._seat)
+            while (work := self._next()) is not None:
                 self._working.set()
                 descriptor = Descriptor.parse(work.descriptor)
                 reports = Bundle(self._program, descriptor, work.batch, work.part).run()
                 self._working.clear()
-                with self._sending:
+                with self._sending, wire.while_there():
                     wire.send_reports(self._connection, [one.as_json() for one in reports])
-                done += 1
-        return done
+                self.done += 1
+
+    def _next(self) -> Work | None:
+        with wire.while_there():
+            return wire.receive_work(self._connection)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

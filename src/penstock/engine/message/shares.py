@@ -92,6 +92,12 @@ class Share:
     load: Mapping[str, Any] | None = None
 
     @property
+    def work(self) -> int | None:
+        """How much a source is to read, in what the pacer counts; None for operators that read channels: their bundles
+        say how many rows that were."""
+        return sum(size for _, size in self.load["ranges"]) if self.load and "ranges" in self.load else None
+
+    @property
     def pieces(self) -> tuple[Piece, ...]:
         """All pieces, each with the groups that this bundle reads."""
         return tuple(

@@ -12,10 +12,15 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
+
+
+class Gone(Exception):
+    """The other side has closed the connection, or cannot be reached any more."""
+
 
 #: Seconds between two signs of life of a bundle that works.
 ALIVE_SECONDS = 1.0
@@ -96,6 +101,15 @@ def hang_up(connection: Connection) -> None:
     """End a connection on which another thread may be waiting."""
     with suppress(OSError), _socket_of(connection) as own:
         own.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def while_there() -> Iterator[None]:
+    """Name what goes wrong on a connection in this block, so that nobody takes it for an error of a user's function."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise Gone(f"{type(error).__name__}: {error}") from error
 
 
 def _socket_of(connection: Connection) -> socket.socket:

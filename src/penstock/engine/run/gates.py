@@ -88,6 +88,7 @@ class Gates:
     @property
     def drained(self) -> bool:
         """After `begin_drain`: whether all rows that the sources have emitted have reached the sinks."""
+        self._run.queries.tell_who_is_the_last()  # a sink may wait for more rows of a file, which will not come
         sources = self._run.queries.of_sources()
         others = [query for query in self._run.queries.all() if query not in sources]
         return all(source.quiet for source in sources) and all(query.drained for query in others)

@@ -118,6 +118,9 @@ def open_context(
     finish_sinks(old.begun, catalog)
     clear_left_sinks(old.shape, declared, owner)
     layout = channels_of(definition)
+    # An operator that begins anew counts its batches anew. The record may lag, so it gives the operator up first.
+    before = catalog.load().last_batches
+    record.write({name: number for name, number in before.items() if name in succession.carried})
     told = hand_over(catalog, old, succession, declared, layout, checkpoints, store)
     clear_warming(checkpoints.location)
     readers = {name: channel.readers for name, channel in layout.items()}

@@ -130,8 +130,10 @@ class Queries:
         return query.lost_executors and self._restarts.allowed(query.operator.name)
 
     def tell_who_is_the_last(self) -> None:
-        """Tell an operator when all operators before it have ended: it need not wait for more rows then."""
+        """Tell an operator when all operators before it have ended: it need not wait for more rows then. When the run
+        drains, a source that is quiet has ended."""
         ended: set[str] = set()
+        draining = self._run.gates.draining
         for operator in self._run.definition.operators:
             query = self.by_operator[operator.name]
             before = [stream.producer for stream in self._run.definition.inputs_of(operator.name)]
@@ -140,7 +142,7 @@ class Queries:
             elif query.feeds and all(name in ended for name in before):
                 if before or all(feed.drained for feed in query.feeds):
                     query.intake.expect_nothing_more()
-                if query.drained:
+                if query.drained or (draining and not before and query.quiet):
                     ended.add(operator.name)
 
     def _start(self, name: str) -> None:

@@ -120,7 +120,8 @@ class Dealer(Gate):
             self._turn, self._bundles = turn, tuple(bundles)
             if self._supply is not None and not self._supply.any_bundle:
                 self._generation += 1  # a batch that is being cut is for bundles that are about to leave
-            if any(queue and seat not in self._stands for seat, queue in self._for_one.items()):
+            self._for_one = {seat: queue for seat, queue in self._for_one.items() if queue}
+            if any(seat not in self._stands for seat in self._for_one):
                 self._start_anew()
             self._wake_all()
 
@@ -143,20 +144,23 @@ class Dealer(Gate):
             standing.asks = True
         try:
             while True:
-                self._look(standing)
                 with self._channels.lock:
-                    found = self._waiting_for(standing)
-                    if found is not None or self._leaves(standing):
-                        return found
-                    may_cut = self._watcher is standing and self._may_cut(standing)
-                    if not may_cut:
-                        self._wait(standing)
+                    if self._has_found(standing):
+                        return self._waiting_for(standing)
+                    if not self._watches(standing):
+                        standing.woken.wait(PATIENCE)
+                        continue
+                self._look()
+                with self._channels.lock:
+                    may_cut = self._may_cut(standing)
+                    if not may_cut and not self._has_found(standing):
+                        self._channels.pause(self._patience())
                 if may_cut:
                     self._cut(standing)
         finally:
             with self._channels.lock:
                 standing.asks = False
-                if self._watcher is standing:
+                if self._watcher in (standing, None):
                     self._hand_over()
 
     def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
@@ -166,10 +170,12 @@ class Dealer(Gate):
             if dealt is None or standing.gone or self._ended:
                 return False
             dealt.batch.reports[dealt.part] = reports
-            rows = sum(one.rows_in for one in reports[:1])
+            work = dealt.share.work
+            if work is None:
+                work = sum(one.rows_in for one in reports[:1])
             busy = sum(one.busy for one in reports)
             waiting = self._supply.available() if self._supply is not None else 0
-            standing.pacer.observe(rows, self._clock() - standing.taken_at, busy, waiting)
+            standing.pacer.observe(work, self._clock() - standing.taken_at, busy, waiting)
         self._publish_complete()
         return True
 
@@ -204,22 +210,17 @@ class Dealer(Gate):
 
     # Who waits and who is woken, with the lock held
 
-    def _may_watch(self, standing: Standing) -> bool:
+    def _watches(self, standing: Standing) -> bool:
         """Whether a bundle has the watch, or takes it because nobody has it. It must be one that may cut."""
         if self._watcher is None and standing.turn == self._turn and not standing.gone:
             self._watcher = standing
         return self._watcher is standing
 
-    def _wait(self, standing: Standing) -> None:
-        if self._watcher is standing:
-            self._channels.pause(self._patience())
-        elif not self._may_watch(standing):  # who has got the watch has a look first
-            standing.woken.wait(PATIENCE)
-
     def _hand_over(self) -> None:
         """The watcher has work, or leaves: another one that waits has the watch now."""
         self._watcher = None
-        heir = next((one for one in self._stands.values() if one.asks and one.turn == self._turn), None)
+        waiting = (one for one in self._stands.values() if one.asks and one.work is None)
+        heir = next((one for one in waiting if one.turn == self._turn), None)
         if heir is not None:
             heir.woken.notify_all()
 
@@ -284,10 +285,17 @@ class Dealer(Gate):
         """The batches that can be published: those before which none is incomplete."""
         return list(takewhile(lambda one: one.complete, self._open_batches))
 
-    def _waiting_for(self, standing: Standing) -> Dealt | None:
+    def _has_found(self, standing: Standing) -> bool:
+        """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
+        return bool(self._queue_of(standing)) or self._leaves(standing)
+
+    def _queue_of(self, standing: Standing) -> deque[Dealt] | None:
+        """The shares that a bundle may take."""
         queue = self._for_one.get(standing.seat)
-        if not queue and standing.turn == self._turn:
-            queue = self._for_anyone
+        return self._for_anyone if not queue and standing.turn == self._turn else queue
+
+    def _waiting_for(self, standing: Standing) -> Dealt | None:
+        queue = self._queue_of(standing)
         if not queue or standing.gone or self._ended:
             return None
         dealt = queue.popleft()
@@ -321,9 +329,13 @@ class Dealer(Gate):
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger
 
-    def _deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle]) -> None:
+    def _deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], is_last: bool) -> None:
+        """`is_last`: no rows were left for other bundles that wait. Otherwise those take them at once: rows linger
+        once, not once for every bundle."""
         batch = OpenBatch(self._next_batch, cut, turn, self._clock(), [None] * len(cut.shares))
-        self._next_batch, self._last_cut = batch.number + 1, batch.started
+        self._next_batch = batch.number + 1
+        if is_last:
+            self._last_cut = batch.started
         self._open_batches.append(batch)
         for part, share in enumerate(cut.shares):
             dealt = Dealt(batch, part, share)
@@ -337,12 +349,10 @@ class Dealer(Gate):
 
     # Parts of the above, without the lock
 
-    def _look(self, standing: Standing) -> None:
+    def _look(self) -> None:
         """The watcher looks what is there; nobody else does."""
-        with self._channels.lock:
-            if not self._may_watch(standing) or self._supply is None or not self.is_open:
-                return
-        self._supply.look()
+        if self._supply is not None and self.is_open:
+            self._supply.look()
 
     def _cut(self, standing: Standing) -> None:
         """Cut a batch, without the lock: that may take a look at files."""
@@ -353,11 +363,12 @@ class Dealer(Gate):
             self._cutting = True
             self.held_back, self.found_no_room = self.found_no_room, False
             most, bundles = self._bound(standing), self._bundles
-            turn, generation = self._turn, self._generation
+            turn, generation, is_last = self._turn, self._generation, True
             if supply.any_bundle:
                 bundles = (standing.bundle,)
                 asking = sum(one.bundle.instances for one in self._stands.values() if one.asks and one.turn == turn)
                 fair = -(-supply.available() * standing.bundle.instances // max(asking, 1))
+                is_last = asking <= standing.bundle.instances or supply.available() <= max(fair, FEW_ROWS)
                 most = min(most, max(fair, FEW_ROWS))
         cut = None
         try:
@@ -368,7 +379,7 @@ class Dealer(Gate):
                 if generation != self._generation:
                     self._go_back()
                 elif cut is not None:
-                    self._deal(cut, turn, bundles)
+                    self._deal(cut, turn, bundles, is_last)
 
     def _publish_complete(self) -> None:
         """Publish what is complete, in order. One thread does it, for all who come meanwhile."""

@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.clock import run_time
@@ -29,6 +30,7 @@ from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Places, Turn
 from penstock.engine.state.agreement import last_batch
 from penstock.errors import PenstockError
+from penstock.kinds import Unit
 from penstock.logs import LOGGER, traced
 from penstock.topology.definition import Operator, Sink, Source
 
@@ -99,6 +101,8 @@ class StandingQuery:
     def _file_pacer(self) -> Pacer:
         """A batch becomes a file for every share: it waits until that is worth while."""
         settings = self.context.settings
+        if isinstance(self.operator, Source) and self.operator.spec.unit is not Unit.ROWS:
+            return pacer_of(self.operator, settings)  # it counts no rows: only the time makes files large
         return Pacer(max(settings.file_seconds, settings.batch_interval), settings.file_rows)
 
     # Starting
@@ -106,6 +110,10 @@ class StandingQuery:
     def start(self) -> None:
         """Start the first turn. No row gets in before `intake.open()`."""
         operator, context = self.operator, self.context
+        newest = context.channels.last_batch(operator.name)
+        if newest is not None:
+            # The query before this one may have failed between the catalog and the last name of a file.
+            self._publisher.finish_again(newest)
         for channel in context.written_by(self.chain):
             context.channels.written_by(channel, operator.name)
         programs = Programs(self.chain, context)
@@ -145,7 +153,7 @@ class StandingQuery:
     @property
     def turn(self) -> Turn | None:
         """The newest turn, whose bundles stand or are about to."""
-        return max(self._turns.values(), key=lambda one: one.number, default=None)
+        return max(list(self._turns.values()), key=lambda one: one.number, default=None)
 
     def serves(self, turn: Turn) -> bool:
         """Whether batches are dealt to the bundles of a turn."""
@@ -162,7 +170,7 @@ class StandingQuery:
         return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index])
 
     def _keep_turns(self) -> None:
-        while not self._stopping:
+        while not self._stopping and self.failure is None:
             self._changed.clear()
             try:
                 self._keep_turn()
@@ -227,6 +235,7 @@ class StandingQuery:
         published = self._publisher.publish(done)
         if not published.is_new:
             self._check_own(batch)
+            published = replace(published, is_new=True)  # nobody has reported it yet
         if self.supply is not None:
             self.supply.published(batch.cut.ends)
         self._publisher.report(published)
@@ -288,7 +297,7 @@ class StandingQuery:
         self.dealer.close()
         settings, name = self.context.settings, self.operator.name
         deadline = time.monotonic() + max(settings.batch_interval, settings.batch_interval_most / 2) * 4 + 2
-        while self.dealer.in_batch and self.failure is None and time.monotonic() < deadline:
+        while not self._stopping and self.dealer.in_batch and self.failure is None and time.monotonic() < deadline:
             time.sleep(POLL)
         self._stopping = True
         if not self.dealer.end(PUBLISH_SECONDS):

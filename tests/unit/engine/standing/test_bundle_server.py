@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.model import Slot
+from penstock.engine.executor import standing
 from penstock.engine.message import wire
 from penstock.engine.message.shares import Bundle, Descriptor, Share
 from penstock.engine.message.wire import Seat
@@ -204,3 +205,33 @@ def test_a_batch_that_cannot_be_published_is_a_failure_of_its_query(server: Bund
         with pytest.raises((EOFError, ConnectionError)):
             connection.recv_bytes()
     assert "no space" in str(query.failure)
+
+
+def test_a_bundle_that_was_given_up_takes_its_seat_again(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped for a while. If its task failed instead, Spark would end the query after a few times."""
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.2)
+    seconds = iter([0.6, 0.0, 0.0])
+
+    class Stopped:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def run(self) -> list[BundleReport]:
+            time.sleep(next(seconds))
+            return [REPORT]
+
+    monkeypatch.setattr(standing, "Bundle", Stopped)
+    seat = Seat(server.add(query), 1, 0, "a/0", 1).as_text()
+    program: Any = None
+    done: list[int] = []
+    bundle = threading.Thread(target=lambda: done.append(standing._stand(program, server.address, seat)), daemon=True)
+    bundle.start()
+    deadline = time.monotonic() + 5
+    while len(query.published) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    query.dealer.end()
+    bundle.join(5)
+    assert query.published == [0, 1]
+    assert done, "the task ends as usual when its turn is over"

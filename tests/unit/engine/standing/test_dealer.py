@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -300,6 +301,38 @@ def test_rows_of_a_source_are_waited_for_without_looking_all_the_time() -> None:
     rows.rows = 5
     thread.join(5)
     assert rows.looks < 20
+
+
+def test_rows_linger_once_and_not_once_for_every_bundle() -> None:
+    rows = Rows(1_000)
+    dealer, _, _ = dealer_of(rows, most=10_000, linger=5.0)
+    dealer.pause()
+    taken: list[Any] = []
+    threads = [
+        in_background(lambda one=one: taken.append(rows_of(dealer, one)))  # type: ignore[misc]
+        for one in served(dealer, ONE, TWO)
+    ]
+    time.sleep(0.05)
+    dealer.pause(False)
+    for thread in threads:
+        thread.join(2)
+    assert sorted(taken) == [[0, 500], [500, 1_000]]
+
+
+def test_a_source_that_counts_bytes_is_paced_by_bytes() -> None:
+    class Files(Rows):
+        def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+            found = super().cut(most, bundles)
+            assert found is not None
+            shares = tuple(replace(one, load={"rows": [], "ranges": [["a file", most]]}) for one in found.shares)
+            return replace(found, shares=shares)
+
+    dealer, _, _ = dealer_of(Files(10_000_000), most=1_000)
+    [one] = served(dealer, ONE)
+    one.pacer = Pacer(0.05, 1_000_000, 1_000)
+    assert dealer.take(one) is not None
+    dealer.done(one, report(rows=3))
+    assert one.pacer.bound() > 1_000, "a full batch that was fast makes the next one larger"
 
 
 def test_a_batch_that_cannot_be_published_stays_open() -> None:

@@ -1,0 +1,27 @@
+"""The life of a query whose bundles stand, where no Spark is needed to see it."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.engine.standing.query import StandingQuery
+from penstock.errors import PenstockError
+
+
+def test_a_query_that_has_failed_begins_no_more_turns() -> None:
+    """A batch that cannot be published fails the query while its turn ends well: the next turn would end at once."""
+    query, begun = StandingQuery.__new__(StandingQuery), []
+    query._stopping, query.failure, query._changed = False, None, threading.Event()
+
+    def fails_in_its_second_turn() -> None:
+        begun.append(len(begun))
+        query._changed.set()
+        if len(begun) == 2:
+            query.failure = PenstockError("OPERATOR_FAILED", "the disk is full.", "Make room.")
+
+    query._keep_turn = fails_in_its_second_turn  # type: ignore[method-assign]
+    keeper = threading.Thread(target=query._keep_turns, daemon=True)
+    keeper.start()
+    keeper.join(5)
+    query._stopping = True
+    assert begun == [0, 1]
