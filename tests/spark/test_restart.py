@@ -23,6 +23,8 @@ from penstock import PenstockError, Topology, sinks, sources
 from penstock.engine.spark.host import SparkHost
 
 HERE = Path(__file__).parent
+#: More rows than come before a driver is killed.
+ENDLESS = 100_000_000
 
 
 def counting(rows: int, folder: Path, tasks: int = 3) -> Topology:
@@ -146,14 +148,14 @@ class Killable:
     ],
 )
 def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(tmp_path: Path, cluster: str, kills: int) -> None:
-    rows, chance = 40_000, random.Random(5)
+    chance = random.Random(5)
     for _ in range(kills):
-        victim = Killable(tmp_path, cluster, rows)
+        victim = Killable(tmp_path, cluster, ENDLESS)
         victim.wait_for("published")
         # Rows come all the time and batches follow each other: nearly any moment is the middle of one.
         time.sleep(chance.uniform(0.1, 1.0))
         victim.kill()
-        assert len(written(tmp_path / "words")) < rows * 5, "it must be killed before the end"
+    rows = len(written(tmp_path / "words")) // 5 + 10_000  # more than may be on their way
     last = Killable(tmp_path, cluster, rows)
     last.wait_for("finished")
     assert last.process.wait(60) == 0

@@ -217,12 +217,12 @@ class Dealer(Gate):
         return self._watcher is standing
 
     def _hand_over(self) -> None:
-        """The watcher has work, or leaves: another one that waits has the watch now."""
-        self._watcher = None
-        waiting = (one for one in self._stands.values() if one.asks and one.work is None)
-        heir = next((one for one in waiting if one.turn == self._turn), None)
-        if heir is not None:
-            heir.woken.notify_all()
+        """The watcher has work, or leaves: another one that waits has the watch now. It is the one that has had no work
+        for the longest time: where rows are few, all bundles have some in turn."""
+        waiting = (one for one in self._stands.values() if one.asks and one.work is None and one.turn == self._turn)
+        self._watcher = min(waiting, key=lambda one: one.taken_at, default=None)
+        if self._watcher is not None:
+            self._watcher.woken.notify_all()
 
     def _wake_all(self) -> None:
         """Something has changed that concerns all who wait, whoever they wait for."""

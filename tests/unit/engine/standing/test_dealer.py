@@ -271,6 +271,31 @@ def test_bundles_that_wait_do_not_wake_each_other() -> None:
     assert sorted(taken) == [[0, 10], [10, 15]], "who has work hands the watch over to who has none"
 
 
+def test_few_rows_go_to_all_bundles_in_turn() -> None:
+    rows = Rows(0)
+    dealer, _, channels = dealer_of(rows)
+    bundles = [Bundle(Slot(name, 0), 1) for name in "abc"]
+    took: list[str] = []
+
+    def work(standing: Standing) -> None:
+        while (dealt := dealer.take(standing)) is not None:
+            took.append(dealt.share.bundle.slot.machine)
+            dealer.done(standing, report())
+
+    threads = [in_background(lambda one=one: work(one)) for one in served(dealer, *bundles)]  # type: ignore[misc]
+    for count in range(1, 13):
+        time.sleep(0.01)  # all of them wait again
+        rows.rows += 5
+        channels.notify()
+        deadline = time.monotonic() + 5
+        while len(took) < count and time.monotonic() < deadline:
+            time.sleep(0.001)
+    dealer.end()
+    for thread in threads:
+        thread.join(5)
+    assert {name: took.count(name) for name in "abc"} == dict.fromkeys("abc", 4)
+
+
 def test_a_bundle_of_the_next_turn_does_not_keep_the_watch_from_those_who_may_cut() -> None:
     rows = Rows(0)
     dealer, _, channels = dealer_of(rows)
