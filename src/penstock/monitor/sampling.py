@@ -28,7 +28,7 @@ class DriverKnowledge:
     #: Of keyed operators: the slot of each task.
     tasks: Sequence[str] = ()
     #: Rows by channel, each counted once, and bytes by (producing, consuming slot), as the feeds gave them out
-    #: (`engine.feeds.Batch`).
+    #: (`engine.query.feeds.Batch`).
     rows_by_channel: Mapping[str, int] | None = None
     traffic: Mapping[Way, int] | None = None
     #: When the operator's batch before this one finished; for the first one, when the operator was started.
