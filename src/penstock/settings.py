@@ -72,6 +72,13 @@ class Settings:
         low=0.001,
         high=60,
     )
+    latency_cores: float = _setting(
+        0.5,
+        "How much of a core the driver may use before Penstock gives the aimed-at latency up: above it, batches of all "
+        "operators get longer until the driver uses less.",
+        low=0.01,
+        high=1024,
+    )
     turn_seconds: float = _setting(
         600.0, "Seconds that the Spark task of a bundle stands before another takes its place.", low=1, high=86_400
     )

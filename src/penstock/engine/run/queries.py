@@ -14,6 +14,7 @@ from penstock.engine.query.seats import Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.run.keeping import Restarts, Waits
+from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.server import BundleServer
 from penstock.errors import PenstockError
@@ -40,6 +41,9 @@ class Queries:
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
         self._waits = Waits()
+        settings = run.settings
+        #: How long rows wait for more rows before bundles that stand take them.
+        self._linger = Linger(settings.latency, settings.latency_cores, settings.batch_interval / 2)
         #: What bundles that stand connect to.
         self._server: BundleServer | None = None
 
@@ -169,7 +173,7 @@ class Queries:
     def _made(self, operators: Sequence[Operator]) -> AnyQuery:
         seats = self._seats(operators[0].name)
         if self._run.settings.bundles == "standing" and stands(operators[0]):
-            return StandingQuery(operators, self._run.context, seats, self._bundle_server())
+            return StandingQuery(operators, self._run.context, seats, self._bundle_server(), self._linger)
         return OperatorQuery(operators, self._run.context, seats)
 
     def placed_anew(self) -> None:

@@ -51,7 +51,7 @@ class Dealer(Gate):
         channels: SeenChannels,
         outputs: Sequence[str],
         pacer: Callable[[], Pacer],
-        linger: float,
+        linger: Callable[[], float],
         publish: Callable[[OpenBatch], None],
         *,
         throttle: bool = True,
@@ -327,7 +327,7 @@ class Dealer(Gate):
         return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in here)
 
     def _earliest_cut(self) -> float:
-        return 0.0 if self.nothing_more else self._last_cut + self._linger
+        return 0.0 if self.nothing_more else self._last_cut + self._linger()
 
     def _deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], is_last: bool) -> None:
         """`is_last`: no rows were left for other bundles that wait. Otherwise those take them at once: rows linger

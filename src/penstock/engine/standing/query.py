@@ -25,6 +25,7 @@ from penstock.engine.query.seats import Seats
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer
+from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Places, Turn
@@ -34,9 +35,6 @@ from penstock.kinds import Unit
 from penstock.logs import LOGGER, traced
 from penstock.topology.definition import Operator, Sink, Source
 
-#: An operator waits for so much of the latency that is aimed at before it begins the next batch: rows that come one by
-#: one would cost a batch each.
-LINGER_SHARE = 0.1
 #: How often somebody who waits looks again.
 POLL = 0.01
 #: The bundles of a new turn may take so long to come before the turn begins without those that are missing.
@@ -58,7 +56,9 @@ class StandingQuery:
     query: None = None
     state: None = None
 
-    def __init__(self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer) -> None:
+    def __init__(
+        self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer, linger: Linger
+    ) -> None:
         self.chain = tuple(chain)
         self.operator = operator = self.chain[0]
         self.context = context
@@ -77,7 +77,7 @@ class StandingQuery:
             context.channels.seen_by(name),
             context.written_by(self.chain),
             functools.partial(pacer_of, operator, settings) if not self._writes_files() else self._file_pacer,
-            settings.latency * LINGER_SHARE if not self._writes_files() else settings.file_seconds,
+            linger.seconds if not self._writes_files() else lambda: settings.file_seconds,
             self._publish,
             throttle=settings.backlog_policy == "throttle",
             first_batch=0 if newest is None else newest + 1,

@@ -78,7 +78,7 @@ class Query:
         self.published: list[int] = []
         self.failure: Exception | None = None
         channels: Any = Channels()
-        self.dealer = Dealer(channels, [], lambda: Pacer(1.0, 10, 10), 0.0, self._publish)
+        self.dealer = Dealer(channels, [], lambda: Pacer(1.0, 10, 10), lambda: 0.0, self._publish)
         self.dealer.feed_from(Rows())
         self.dealer.open()
         self.dealer.serve(1, [BUNDLE])

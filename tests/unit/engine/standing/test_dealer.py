@@ -97,7 +97,7 @@ def report(slot: str = "a/0", rows: int = 1) -> tuple[BundleReport, ...]:
 
 def dealer_of(rows: Rows, most: int = 10, linger: float = 0.0) -> tuple[Dealer, Published, Channels]:
     channels, published = Channels(), Published(rows)
-    dealer = Dealer(channels, ["out"], lambda: Pacer(0.05, most, most), linger, published)  # type: ignore[arg-type]
+    dealer = Dealer(channels, ["out"], lambda: Pacer(0.05, most, most), lambda: linger, published)  # type: ignore[arg-type]
     dealer.feed_from(rows)
     dealer.open()
     return dealer, published, channels

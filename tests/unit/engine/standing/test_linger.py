@@ -1,0 +1,70 @@
+"""How long rows linger: as short as the latency asks for, and longer while the driver works more than it may."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine.standing.linger import MEASURE_SECONDS, Linger
+
+
+class Driver:
+    """A driver that uses so much of a core."""
+
+    def __init__(self) -> None:
+        self.now = self.worked = 0.0
+
+    def works(self, cores: float, seconds: float = MEASURE_SECONDS) -> None:
+        self.now += seconds
+        self.worked += cores * seconds
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def linger_of(driver: Driver, latency: float = 0.05, cores: float = 0.5, longest: float = 0.25) -> Linger:
+    return Linger(latency, cores, longest, lambda: driver.worked, lambda: driver.now)
+
+
+def test_rows_linger_for_a_tenth_of_the_latency(driver: Driver) -> None:
+    linger = linger_of(driver)
+    for _ in range(10):
+        driver.works(0.3)
+        assert linger.seconds() == pytest.approx(0.005)
+
+
+def test_batches_get_longer_while_the_driver_works_too_much_and_shorter_again_later(driver: Driver) -> None:
+    linger = linger_of(driver)
+    found = []
+    for cores in (1.0, 1.0, 1.0):
+        driver.works(cores)
+        found.append(linger.seconds())
+    assert found == pytest.approx([0.01, 0.02, 0.04])
+    driver.works(0.45)
+    assert linger.seconds() == pytest.approx(0.04), "near what it may be, nothing changes"
+    for _ in range(20):
+        driver.works(0.1)
+        found.append(linger.seconds())
+    assert found[3:] == sorted(found[3:], reverse=True)
+    assert found[-1] == pytest.approx(0.005)
+
+
+def test_rows_never_linger_longer_than_is_allowed(driver: Driver) -> None:
+    linger = linger_of(driver)
+    for _ in range(20):
+        driver.works(2.0)
+        linger.seconds()
+    assert linger.seconds() == 0.25
+
+
+def test_a_latency_that_asks_for_more_than_is_allowed_is_kept(driver: Driver) -> None:
+    linger = linger_of(driver, latency=10.0)
+    driver.works(2.0)
+    assert linger.seconds() == pytest.approx(1.0)
+
+
+def test_a_moment_says_nothing(driver: Driver) -> None:
+    linger = linger_of(driver)
+    driver.works(5.0, MEASURE_SECONDS / 2)
+    assert linger.seconds() == pytest.approx(0.005)
