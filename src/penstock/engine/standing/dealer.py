@@ -78,6 +78,8 @@ class Dealer(Gate):
         self._watcher: Standing | None = None
         #: Whether some thread cuts or publishes: one at a time for each, without the lock.
         self._cutting = self._publishing = False
+        #: What whoever publishes waits for.
+        self._completed = threading.Condition(channels.lock)
         #: What was begun to be cut under another number is not dealt any more.
         self._generation = 0
         self._last_cut = 0.0
@@ -131,6 +133,7 @@ class Dealer(Gate):
         deadline = self._clock() + seconds
         with self._channels.lock:
             self._ended = True
+            self._completed.notify_all()
             self._wake_all()
             while self._publishing and self._clock() < deadline:
                 self._channels.pause(deadline - self._clock())
@@ -164,7 +167,8 @@ class Dealer(Gate):
                     self._hand_over()
 
     def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
-        """A bundle has done its share; False if its result is not wanted any more. What is complete is published."""
+        """A bundle has done its share; False if its result is not wanted any more. The bundle does not wait until its
+        batch is published: that is for the thread which calls `publish_next`."""
         with self._channels.lock:
             dealt, standing.work = standing.work, None
             if dealt is None or standing.gone or self._ended:
@@ -176,7 +180,28 @@ class Dealer(Gate):
             busy = sum(one.busy for one in reports)
             waiting = self._supply.available() if self._supply is not None else 0
             standing.pacer.observe(work, self._clock() - standing.taken_at, busy, waiting)
-        self._publish_complete()
+            self._completed.notify_all()
+        return True
+
+    def publish_next(self, seconds: float) -> bool:
+        """Publish the next batch. Waits so long until it is complete and all before it are published; False if it is
+        not, or nothing more is to be published. One thread calls this."""
+        with self._channels.lock:
+            self._completed.wait_for(lambda: self._ended or self._complete(), seconds)
+            ready = [] if self._ended else self._complete()[:1]
+            if not ready:
+                return False
+            self._publishing = True
+        published = False
+        try:
+            self._publish(ready[0])
+            published = True
+        finally:
+            with self._channels.lock:
+                self._publishing = False
+                if published:
+                    self._open_batches.popleft()
+                self._channels.notify()
         return True
 
     # What it looks like
@@ -380,22 +405,3 @@ class Dealer(Gate):
                     self._go_back()
                 elif cut is not None:
                     self._deal(cut, turn, bundles, is_last)
-
-    def _publish_complete(self) -> None:
-        """Publish what is complete, in order. One thread does it, for all who come meanwhile."""
-        while True:
-            with self._channels.lock:
-                ready = [] if self._publishing or self._ended else self._complete()[:1]
-                if not ready:
-                    return
-                self._publishing = True
-            published = False
-            try:
-                self._publish(ready[0])
-                published = True
-            finally:
-                with self._channels.lock:
-                    self._publishing = False
-                    if published:
-                        self._open_batches.popleft()
-                    self._channels.notify()

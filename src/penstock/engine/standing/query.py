@@ -90,6 +90,7 @@ class StandingQuery:
         self._last_turn = 0
         self._changed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
+        self._publishes = threading.Thread(target=self._keep_publishing, name=f"penstock-out-{name}", daemon=True)
 
     @property
     def feeds(self) -> list[ChannelSupply | SourceSupply]:
@@ -131,6 +132,7 @@ class StandingQuery:
         self.dealer.feed_from(self.supply)
         self._name = self._server.add(self)
         self._keeper.start()
+        self._publishes.start()
 
     def _read_so_far(self) -> Any:
         """Where the newest published batch of a source ends; None if there is none."""
@@ -228,6 +230,14 @@ class StandingQuery:
 
     # Batches
 
+    def _keep_publishing(self) -> None:
+        """In a thread of its own, so that no bundle waits for a transaction before it gets its next share."""
+        while not self._stopping and self.failure is None:
+            try:
+                self.dealer.publish_next(LOOK_SECONDS)
+            except Exception as error:
+                self.fail(error)
+
     def _publish(self, batch: OpenBatch) -> None:
         bundles = tuple(report for reports in batch.reports for report in reports or ())
         started = run_time() - (time.monotonic() - batch.started)
@@ -303,8 +313,9 @@ class StandingQuery:
         if not self.dealer.end(PUBLISH_SECONDS):
             LOGGER.warning('a batch of "%s" is still being published', name)
         self._changed.set()
-        if self._keeper.is_alive():
-            self._keeper.join(STAND_SECONDS)
+        for thread in (self._keeper, self._publishes):
+            if thread.is_alive():
+                thread.join(STAND_SECONDS)
         for turn in list(self._turns.values()):
             if not turn.wait(LEAVE_SECONDS):
                 with traced(f'the turn of "{name}" could not be cancelled', Exception):

@@ -150,10 +150,6 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
             wire.send_work(connection, wire.Work(dealt.batch.number, dealt.part, descriptor))
             text = wire.receive_reports(connection, SILENT_SECONDS)
             reports = tuple(BundleReport.of(one) for one in json.loads(text))
-            try:
-                dealer.done(standing, reports)
-            except Exception as error:
-                query.fail(error)
-                return
+            dealer.done(standing, reports)
     finally:
         dealer.lost(standing)

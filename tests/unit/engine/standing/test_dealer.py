@@ -109,6 +109,14 @@ def served(dealer: Dealer, *bundles: Bundle, turn: int = 1) -> list[Standing]:
     return stands
 
 
+def done(dealer: Dealer, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
+    """A bundle has done its share, and what is complete is published."""
+    wanted = dealer.done(standing, reports)
+    while dealer.publish_next(0):
+        pass
+    return wanted
+
+
 def rows_of(dealer: Dealer, standing: Standing) -> Any:
     dealt = dealer.take(standing)
     assert dealt is not None
@@ -119,7 +127,7 @@ def test_whoever_asks_gets_the_next_rows() -> None:
     dealer, published, _ = dealer_of(Rows(30))
     one, two = served(dealer, ONE, TWO)
     assert [rows_of(dealer, one), rows_of(dealer, two)] == [[0, 10], [10, 20]]
-    dealer.done(one, report())
+    done(dealer, one, report())
     assert rows_of(dealer, one) == [20, 30]
     assert published.batches == [(0, [0, 10])]
 
@@ -128,10 +136,10 @@ def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     dealer, published, _ = dealer_of(Rows(20))
     one, two = served(dealer, ONE, TWO)
     rows_of(dealer, one), rows_of(dealer, two)
-    dealer.done(two, report())
+    done(dealer, two, report())
     assert published.batches == []
     assert not dealer.idle
-    dealer.done(one, report())
+    done(dealer, one, report())
     assert published.batches == [(0, [0, 10]), (1, [10, 20])]
     assert dealer.idle
 
@@ -142,7 +150,7 @@ def test_a_slow_bundle_holds_the_others_back_only_after_a_while() -> None:
     rows_of(dealer, slow)
     for _ in range(2 * AHEAD - 1):
         rows_of(dealer, fast)
-        dealer.done(fast, report())
+        done(dealer, fast, report())
     assert takes_within(dealer, fast, 0.05) is None
 
 
@@ -153,9 +161,9 @@ def test_the_share_of_a_lost_bundle_goes_to_another_and_its_result_is_refused() 
     dealer.lost(one)
     dealt = dealer.take(two)
     assert dealt is not None and dealt.share.bundle == TWO and dealt.batch.number == 0
-    assert not dealer.done(one, report())
+    assert not done(dealer, one, report())
     assert published.batches == []
-    assert dealer.done(two, report())
+    assert done(dealer, two, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -166,8 +174,8 @@ def test_a_task_that_spark_starts_again_takes_the_seat_and_the_share() -> None:
     again = dealer.stand(1, 0, ONE)
     assert dealer.take(before) is None
     assert rows_of(dealer, again) == [0, 10]
-    assert not dealer.done(before, report())
-    dealer.done(again, report())
+    assert not done(dealer, before, report())
+    done(dealer, again, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -178,9 +186,9 @@ def test_every_bundle_gets_its_share_of_keys_and_only_that() -> None:
     assert first is not None and second is not None
     assert first.batch is second.batch
     assert (first.share.bundle, second.share.bundle) == (ONE, TWO)
-    dealer.done(one, report())
+    done(dealer, one, report())
     assert published.batches == []
-    dealer.done(two, report())
+    done(dealer, two, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -190,9 +198,9 @@ def test_bundles_of_the_turn_before_leave_and_those_of_the_next_begin() -> None:
     assert rows_of(dealer, old) == [0, 10]
     [new] = served(dealer, TWO, turn=2)
     assert rows_of(dealer, new) == [10, 20]
-    dealer.done(old, report())
+    done(dealer, old, report())
     assert dealer.take(old) is None
-    dealer.done(new, report())
+    done(dealer, new, report())
     assert [number for number, _ in published.batches] == [0, 1]
 
 
@@ -205,10 +213,10 @@ def test_keys_change_hands_when_what_was_read_of_them_is_published() -> None:
     thread = in_background(lambda: taken.append(rows_of(dealer, new)))
     thread.join(0.05)
     assert taken == []
-    dealer.done(old, report())
+    done(dealer, old, report())
     thread.join(5)
     assert taken == [[10, 20]]
-    dealer.done(new, report())
+    done(dealer, new, report())
     assert published.batches == [(0, [0, 10]), (1, [10, 20])]
 
 
@@ -216,11 +224,11 @@ def test_keys_of_a_bundle_that_is_gone_for_good_are_cut_anew_for_the_next_turn()
     dealer, published, _ = dealer_of(Rows(20, any_bundle=False))
     one, two = served(dealer, ONE, TWO)
     rows_of(dealer, one), rows_of(dealer, two)
-    dealer.done(two, report())
+    done(dealer, two, report())
     dealer.lost(one)  # with its executor
     [new] = served(dealer, TWO, turn=2)
     assert rows_of(dealer, new) == [0, 10]
-    dealer.done(new, report())
+    done(dealer, new, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -280,7 +288,7 @@ def test_few_rows_go_to_all_bundles_in_turn() -> None:
     def work(standing: Standing) -> None:
         while (dealt := dealer.take(standing)) is not None:
             took.append(dealt.share.bundle.slot.machine)
-            dealer.done(standing, report())
+            done(dealer, standing, report())
 
     threads = [in_background(lambda one=one: work(one)) for one in served(dealer, *bundles)]  # type: ignore[misc]
     for count in range(1, 13):
@@ -356,7 +364,7 @@ def test_a_source_that_counts_bytes_is_paced_by_bytes() -> None:
     [one] = served(dealer, ONE)
     one.pacer = Pacer(0.05, 1_000_000, 1_000)
     assert dealer.take(one) is not None
-    dealer.done(one, report(rows=3))
+    done(dealer, one, report(rows=3))
     assert one.pacer.bound() > 1_000, "a full batch that was fast makes the next one larger"
 
 
@@ -366,7 +374,7 @@ def test_a_batch_that_cannot_be_published_stays_open() -> None:
     rows_of(dealer, one)
     published.failure = OSError("no space left on device")
     with pytest.raises(OSError, match="no space"):
-        dealer.done(one, report())
+        done(dealer, one, report())
     assert dealer.in_batch
 
 
@@ -381,13 +389,13 @@ def test_a_query_that_has_ended_publishes_nothing_more_and_its_end_waits_for_wha
     one, two = served(dealer, ONE, TWO)
     rows_of(dealer, one), rows_of(dealer, two)
     published.may_go_on.clear()
-    thread = in_background(lambda: dealer.done(one, report()))
+    thread = in_background(lambda: done(dealer, one, report()))
     assert published.begun.wait(5)
     assert not dealer.end(0.05)
     published.may_go_on.set()
     assert dealer.end(5)
     thread.join(5)
-    assert not dealer.done(two, report())
+    assert not done(dealer, two, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -396,10 +404,10 @@ def test_what_is_cut_anew_begins_behind_what_is_being_published() -> None:
     one, two = served(dealer, ONE, TWO)
     for standing in (one, two):
         rows_of(dealer, standing)
-    dealer.done(two, report())
+    done(dealer, two, report())
     rows_of(dealer, two)  # of the second batch, for which the other bundle has no time yet
     published.may_go_on.clear()
-    thread = in_background(lambda: dealer.done(one, report()))
+    thread = in_background(lambda: done(dealer, one, report()))
     assert published.begun.wait(5)
     dealer.lost(one)
     dealer.lost(two)
@@ -407,7 +415,7 @@ def test_what_is_cut_anew_begins_behind_what_is_being_published() -> None:
     published.may_go_on.set()
     thread.join(5)
     assert rows_of(dealer, new) == [20, 30]
-    dealer.done(new, report())
+    done(dealer, new, report())
     assert published.batches == [(0, [0, 20]), (1, [20, 30])]
 
 
@@ -425,7 +433,7 @@ def test_a_batch_that_is_being_cut_for_bundles_that_leave_is_cut_again() -> None
     thread.join(5)
     assert leaves == [None]
     assert rows_of(dealer, new) == [0, 10]
-    dealer.done(new, report())
+    done(dealer, new, report())
     assert published.batches == [(0, [0, 10])]
 
 
@@ -434,7 +442,7 @@ def test_a_row_that_comes_while_a_bundle_lingers_waits_no_longer_than_that() -> 
     dealer, _, channels = dealer_of(rows, linger=0.2)
     [one] = served(dealer, ONE)
     rows_of(dealer, one)
-    dealer.done(one, report())
+    done(dealer, one, report())
     taken: list[Any] = []
     thread = in_background(lambda: taken.append(rows_of(dealer, one)))
     time.sleep(0.05)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 from penstock.engine.standing.query import StandingQuery
 from penstock.errors import PenstockError
@@ -25,3 +27,23 @@ def test_a_query_that_has_failed_begins_no_more_turns() -> None:
     keeper.join(5)
     query._stopping = True
     assert begun == [0, 1]
+
+
+def test_a_batch_that_cannot_be_published_fails_its_query() -> None:
+    query, failed = StandingQuery.__new__(StandingQuery), []
+    query._stopping, query.failure = False, None
+
+    def cannot(_: float) -> bool:
+        raise OSError("no space left on device")
+
+    def fail(error: Exception) -> None:
+        failed.append(error)
+        query.failure = PenstockError("OPERATOR_FAILED", str(error), "Make room.")
+
+    dealer: Any = SimpleNamespace(publish_next=cannot)
+    query.dealer = dealer
+    query.fail = fail  # type: ignore[method-assign]
+    publishes = threading.Thread(target=query._keep_publishing, daemon=True)
+    publishes.start()
+    publishes.join(5)
+    assert [str(error) for error in failed] == ["no space left on device"]
