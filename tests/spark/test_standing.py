@@ -86,7 +86,7 @@ def test_a_topology_that_is_started_again_goes_on_where_it_was(
 def test_a_sink_that_takes_its_time_for_a_file_delays_neither_a_change_nor_the_end(
     local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
-    settings = replace(STANDING, file_seconds=3600, change_seconds=20, drain_seconds=20)
+    settings = replace(STANDING, file_seconds=3600, change_seconds=90, drain_seconds=90)
     made = Topology("slow_files")
     events = made.source("events", sources.rate(500, sources.events(keys=13, seed=1)))
     made.sink("out", sinks.parquet(tmp_path / "out"), inputs=events, instances=2)
