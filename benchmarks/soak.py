@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -126,12 +128,17 @@ class Soak:
             if change is not None:
                 self._count(change, 120)
 
-    def _change(self, words: Sequence[str], before: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes]:
+    def _change(self, commands: Sequence[str], before: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes]:
         """Asked for beside the sampling; the one before it has had its minute."""
         if before is not None:
             self._count(before, 0)
         return subprocess.Popen(
-            [PENSTOCK, *words], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            " && ".join(f"{shlex.quote(PENSTOCK)} {command}" for command in commands),
+            shell=True,
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     def _count(self, change: subprocess.Popen[bytes], seconds: float) -> None:
@@ -140,7 +147,7 @@ class Soak:
             self.measured.outcomes["refused or rolled back" if code else DONE] += 1
         except subprocess.TimeoutExpired:
             self.measured.outcomes["took longer than a minute"] += 1
-            change.kill()
+            os.killpg(change.pid, signal.SIGKILL)  # the shell, and the command that it waits for
             change.wait()
 
     def _log(self) -> str:
@@ -152,7 +159,7 @@ def report(measured: Measured, summary: str) -> int:
     method = METHOD.format(
         rate=RATE,
         keys=KEYS,
-        changes=", ".join(" ".join(words) for words in CHANGES),
+        changes=", ".join(" and ".join(commands) for commands in CHANGES),
         warm=measured.warm_up / 60,
         cycle=CYCLE / 60,
         most=MOST_PERCENT,
