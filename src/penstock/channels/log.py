@@ -139,11 +139,12 @@ class Channels:
             index, row = self._indexes[channel], self._read[operator, channel]
             return ChannelBacklog(index.end - row, index.bytes_from(row), index.oldest_from(row))
 
-    def full(self, channel: str) -> bool:
-        """Whether some reader's backlog is at or over the bound."""
+    def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
+        """Whether some reader's backlog is at or over the bound, with segments that are about to be published."""
+        rows, size = sum(segment.rows for segment in coming), sum(segment.bytes for segment in coming)
         with self._changed:
             waiting = [self.backlog(operator, channel) for operator in self._readers[channel]]
-        return any(it.rows >= self._bound.rows or it.bytes >= self._bound.bytes for it in waiting)
+        return any(it.rows + rows >= self._bound.rows or it.bytes + size >= self._bound.bytes for it in waiting)
 
     def last_batch(self, operator: str) -> int | None:
         with self._changed:
@@ -387,8 +388,8 @@ class SeenChannels:
         """What guards all channels. Whoever waits holds it while the predicate is evaluated."""
         return self.channels.lock
 
-    def full(self, channel: str) -> bool:
-        return self.channels.full(channel)
+    def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
+        return self.channels.full(channel, coming)
 
     def wait(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         return self.channels.wait(predicate, timeout, self.operator)

@@ -41,6 +41,17 @@ class Chaining:
     def first_of(self, operator: str) -> str:
         return self.chain_of(operator)[0]
 
+    def longest_way(self) -> tuple[str, ...]:
+        """The queries on the longest way of a row, from a source to a sink, each by its first operator."""
+        definition = self._run.definition
+        ways: dict[str, tuple[str, ...]] = {}
+        for operator in definition.operators:  # those before an operator come first
+            first = self.first_of(operator.name)
+            before = [ways[stream.producer] for stream in definition.inputs_of(operator.name)]
+            way = max(before, key=len, default=())
+            ways[operator.name] = way if way and way[-1] == first else (*way, first)
+        return max(ways.values(), key=len, default=())
+
     def begin(self) -> None:
         """Make the chains that the placement allows, before the first query starts. Two operators stay apart where rows
         of an earlier run wait between them."""

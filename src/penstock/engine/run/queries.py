@@ -41,9 +41,6 @@ class Queries:
         self._accounts: dict[str, StateAccounts] = {}
         self._restarts = Restarts(run.settings.query_restarts)
         self._waits = Waits()
-        settings = run.settings
-        #: How long rows wait for more rows before bundles that stand take them.
-        self._linger = Linger(settings.latency, settings.latency_cores, settings.batch_interval / 2)
         #: What bundles that stand connect to.
         self._server: BundleServer | None = None
 
@@ -187,6 +184,13 @@ class Queries:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    @functools.cached_property
+    def _linger(self) -> Linger:
+        """How long rows wait for more rows before bundles that stand take them."""
+        settings, chaining = self._run.settings, self._run.chaining
+        longest = settings.batch_interval / 2
+        return Linger(settings.latency, settings.latency_cores, longest, lambda: len(chaining.longest_way()))
 
     def _bundle_server(self) -> BundleServer:
         if self._server is None:

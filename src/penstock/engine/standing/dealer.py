@@ -342,6 +342,12 @@ class Dealer(Gate):
         rows = supply.available()
         return rows > 0 and (rows >= self._bound(standing) or self._clock() >= self._earliest_cut())
 
+    def _is_full(self, channel: str) -> bool:
+        """What bundles have written counts, also while it waits to be published."""
+        reports = (one for batch in self._open_batches for found in batch.reports for one in found or ())
+        coming = [segment for one in reports for segment in one.segments if segment.channel == channel]
+        return self._channels.full(channel, coming)
+
     def _bound(self, standing: Standing) -> int:
         """The most that the next batch may read."""
         supply = self._supply

@@ -52,6 +52,9 @@ class Gate:
 
     def lets_in(self) -> bool:
         """Whether a batch may begin; notes whether there is room for what it will write."""
-        self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
+        self.throttled = self._throttle and any(self._is_full(channel) for channel in self._outputs)
         self.found_no_room |= self.throttled
         return self.is_open and not self.paused and not self.throttled
+
+    def _is_full(self, channel: str) -> bool:
+        return self._channels.full(channel)

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
-#: An operator waits for so much of the latency that is aimed at before it begins the next batch: rows that come one by
-#: one would cost a batch each.
-LATENCY_SHARE = 0.1
+#: Rows that come one by one would cost a batch each. So they linger at all queries on their way together for so much of
+#: the latency that is aimed at, and at one query for no less than the second share.
+LATENCY_SHARE, LEAST_SHARE = 0.5, 0.1
 #: Seconds over which the driver's work is measured.
 MEASURE_SECONDS = 0.5
 #: The driver's work is not exact, and neither is what a longer batch saves: the length changes by steps, up faster than
@@ -30,17 +30,21 @@ class Linger:
         latency: float,
         cores: float,
         longest: float,
+        hops: Callable[[], int],
         work: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cores` is what the driver may use, `longest` the most seconds that rows linger whatever it uses. `work` says
-        how many seconds of a core it has used so far."""
-        self._shortest = latency * LATENCY_SHARE
-        self._longest = max(longest, self._shortest)
+        """`cores` is what the driver may use, `longest` the most seconds that rows linger whatever it uses. `hops` says
+        how many queries a row goes through, `work` how many seconds of a core the driver has used so far."""
+        self._latency = latency
+        self._longest = longest
+        self._hops = hops
         self._cores = cores
         self._work, self._clock = work, clock
         self._lock = threading.Lock()
-        self._seconds = self._shortest
+        #: By how much rows linger longer than the latency allows.
+        self._factor = 1.0
+        self._seconds = self._shortest()
         self._measured_at, self._worked = clock(), work()
 
     def seconds(self) -> float:
@@ -59,7 +63,13 @@ class Linger:
             return  # another thread has just measured
         used = (worked - self._worked) / elapsed
         self._measured_at, self._worked = now, worked
+        shortest = self._shortest()
         if used > self._cores:
-            self._seconds = min(self._seconds * min(used / self._cores, LONGER_MOST), self._longest)
+            self._factor = min(self._factor * min(used / self._cores, LONGER_MOST), max(self._longest / shortest, 1.0))
         elif used < self._cores * NEAR:
-            self._seconds = max(self._seconds * SHORTER, self._shortest)
+            self._factor = max(self._factor * SHORTER, 1.0)
+        self._seconds = shortest * self._factor
+
+    def _shortest(self) -> float:
+        """How long rows linger if the driver has little to do."""
+        return self._latency * max(LATENCY_SHARE / max(self._hops(), 1), LEAST_SHARE)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.channels.records import NewSegment
 from penstock.cluster.model import Slot
 from penstock.engine.executor import standing
 from penstock.engine.message import wire
@@ -36,7 +37,7 @@ class Channels:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
 
-    def full(self, channel: str) -> bool:
+    def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
         return False
 
     def pause(self, timeout: float) -> None:

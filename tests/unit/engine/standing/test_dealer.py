@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.channels.records import NewSegment
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle, Share
 from penstock.engine.query.feeds import Batch
@@ -29,9 +30,10 @@ class Channels:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self.is_full = False
+        self.room = 1_000_000
 
-    def full(self, channel: str) -> bool:
-        return self.is_full
+    def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
+        return self.is_full or sum(segment.rows for segment in coming) >= self.room
 
     def pause(self, timeout: float) -> None:
         with self.lock:
@@ -246,6 +248,18 @@ def test_nothing_is_cut_while_the_gate_is_closed_paused_or_there_is_no_room() ->
     channels.is_full = False
     assert takes_within(dealer, one, 0.05) is None
     assert rows.position == 0
+
+
+def test_what_was_written_and_is_not_published_yet_takes_room_too() -> None:
+    dealer, _, channels = dealer_of(Rows(1_000))
+    [one] = served(dealer, ONE)
+    channels.room = 15
+    written = NewSegment("out", "out/0.arrow", 10, 100, "a/0", 0.0, 0.0)
+    for _ in range(2):
+        rows_of(dealer, one)
+        dealer.done(one, (replace(report()[0], segments=(written,)),))
+    assert takes_within(dealer, one, 0.05) is None
+    assert dealer.throttled
 
 
 def test_rows_that_come_later_wake_a_bundle_that_waits() -> None:

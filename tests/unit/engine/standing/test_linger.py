@@ -23,15 +23,18 @@ def driver() -> Driver:
     return Driver()
 
 
-def linger_of(driver: Driver, latency: float = 0.05, cores: float = 0.5, longest: float = 0.25) -> Linger:
-    return Linger(latency, cores, longest, lambda: driver.worked, lambda: driver.now)
+def linger_of(
+    driver: Driver, latency: float = 0.05, cores: float = 0.5, longest: float = 0.25, hops: int = 5
+) -> Linger:
+    return Linger(latency, cores, longest, lambda: hops, lambda: driver.worked, lambda: driver.now)
 
 
-def test_rows_linger_for_a_tenth_of_the_latency(driver: Driver) -> None:
-    linger = linger_of(driver)
+@pytest.mark.parametrize(("hops", "seconds"), [(0, 0.025), (1, 0.025), (2, 0.0125), (5, 0.005), (20, 0.005)])
+def test_rows_linger_on_their_way_for_half_of_the_latency(driver: Driver, hops: int, seconds: float) -> None:
+    linger = linger_of(driver, hops=hops)
     for _ in range(10):
         driver.works(0.3)
-        assert linger.seconds() == pytest.approx(0.005)
+        assert linger.seconds() == pytest.approx(seconds)
 
 
 def test_batches_get_longer_while_the_driver_works_too_much_and_shorter_again_later(driver: Driver) -> None:
