@@ -192,7 +192,7 @@ def through_penstock(servers: str, folder: Path) -> float:
     messages = topology.source("messages", sources.kafka(servers, "fast", follow=False), instances=2)
     topology.sink("count", sinks.noop(), inputs=[messages], instances=2)
     settings = Settings()
-    provider = LocalCluster(slots=1, cores=2, task_threads=4)
+    provider = LocalCluster(slots=1, cores=2, task_threads=24)
     with (
         SparkHost("fast", provider, settings, folder / "logs", []) as host,
         SparkTopology(topology.definition(), host, StateFolder.hold(str(folder / "state")), settings) as run,

@@ -179,7 +179,7 @@ def main() -> int:
         sample_seconds=options.sample_seconds,
     )
     with tempfile.TemporaryDirectory(prefix="penstock-monitoring-") as folder:
-        provider = LocalCluster(slots=2, cores=1, task_threads=8)
+        provider = LocalCluster(slots=2, cores=1, task_threads=24)
         state = StateFolder.hold(f"{folder}/state")
         try:
             with (

@@ -31,7 +31,7 @@ def measure_batches(rounds: int, batches: int) -> dict[str, list[dict[str, float
     state = StateFolder.hold(None)
     found: dict[str, list[dict[str, float]]] = {"plain": [], "penstock": []}
     try:
-        provider, here = LocalCluster(slots=1, cores=1, task_threads=4), str(Path(__file__).parent)
+        provider, here = LocalCluster(slots=1, cores=1, task_threads=24), str(Path(__file__).parent)
         with SparkHost("bench", provider, settings, state.path / "logs", [here]) as host:
             for index in range(rounds + 1):
                 plain = trickle_plain(host.spark, state.path / f"plain-{index}", batches)

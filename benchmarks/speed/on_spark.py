@@ -258,7 +258,7 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     settings, state = Settings.of(_pairs(options.set)), StateFolder.hold(None)
-    provider = LocalCluster(slots=options.slots, cores=1, task_threads=max(4, options.slots))
+    provider = LocalCluster(slots=options.slots, cores=1, task_threads=40 * options.slots)
     began = time.perf_counter()
     try:
         here, conf = str(Path(__file__).parent), _pairs(options.conf)

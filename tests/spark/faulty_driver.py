@@ -123,7 +123,7 @@ def main(config: dict[str, Any]) -> None:
     settings = Settings(**SETTINGS, **config["settings"])
     definition = build(config["shape"], folder / "out", config["rate"], config["name"]).definition()
     state = StateFolder.hold(str(folder / "state"))
-    provider: Provider = StandaloneCluster(2, 1, 1, 8, folder / "cluster") if is_own else LocalCluster(1, 1, 8)
+    provider: Provider = StandaloneCluster(2, 1, 1, 24, folder / "cluster") if is_own else LocalCluster(1, 1, 24)
     host = SparkHost(config["name"], provider, settings, folder / "logs", [str(Path(__file__).parent)])
     sinks = {sink.name for sink in definition.sinks}
 

@@ -44,9 +44,9 @@ def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
     state = StateFolder.hold(str(folder / "state"))
     provider = (
-        LocalCluster(slots=2, cores=1, task_threads=6)
+        LocalCluster(slots=2, cores=1, task_threads=24)
         if cluster == "local"
-        else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}")
+        else StandaloneCluster(2, 1, 1, 24, folder / f"cluster-{time.time_ns()}")
     )
     # Apart: so that rows also lie in a channel when the driver dies.
     topology = reading(servers, folder, chained=False)

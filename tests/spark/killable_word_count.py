@@ -43,9 +43,9 @@ def main(folder: Path, cluster: str, rows: int) -> None:
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3)
     state = StateFolder.hold(str(folder / "state"))
     provider = (
-        LocalCluster(slots=2, cores=1, task_threads=6)
+        LocalCluster(slots=2, cores=1, task_threads=24)
         if cluster == "local"
-        else StandaloneCluster(2, 1, 1, 6, folder / f"cluster-{time.time_ns()}")
+        else StandaloneCluster(2, 1, 1, 24, folder / f"cluster-{time.time_ns()}")
     )
     with SparkHost("killable", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
         with SparkTopology(topology.definition(), host, state, settings) as run:

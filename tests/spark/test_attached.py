@@ -19,7 +19,7 @@ WORDS = Path(__file__).parents[2] / "examples" / "word_count.py"
 @pytest.mark.live
 @pytest.mark.timeout(240)
 def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
-    theirs = StandaloneCluster(2, 1, 1, 6, tmp_path / "theirs", executor_memory_mb=1024)
+    theirs = StandaloneCluster(2, 1, 1, 24, tmp_path / "theirs", executor_memory_mb=1024)
     theirs.start()
     try:
         command = [sys.executable, "-m", "penstock", "run", str(WORDS), "--master", theirs.master_url]
@@ -51,7 +51,7 @@ def test_a_topology_runs_on_somebody_else_s_cluster(tmp_path: Path) -> None:
 @pytest.mark.live
 @pytest.mark.timeout(600)
 def test_machines_leave_and_come_on_somebody_else_s_cluster(tmp_path: Path) -> None:
-    theirs = StandaloneCluster(2, 1, 1, 8, tmp_path / "theirs")
+    theirs = StandaloneCluster(2, 1, 1, 24, tmp_path / "theirs")
     theirs.start()
     try:
         script = Path(__file__).parent / "attached_changes.py"

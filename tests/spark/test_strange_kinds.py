@@ -31,7 +31,7 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def host(tmp_path: Path, strangers: Path) -> Iterator[SparkHost]:
     """The executors see the strangers' modules too."""
-    provider = LocalCluster(slots=2, cores=1, task_threads=6)
+    provider = LocalCluster(slots=2, cores=1, task_threads=24)
     with SparkHost("strangers", provider, TEST_SETTINGS, tmp_path / "logs", [str(MODULES)]) as made:
         yield made
 

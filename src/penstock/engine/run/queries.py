@@ -14,6 +14,7 @@ from penstock.engine.query.seats import Seats
 from penstock.engine.query.state_account import StateAccounts
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.run.keeping import Restarts, Waits
+from penstock.engine.run.standing_room import lacking_threads
 from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.server import BundleServer
@@ -169,7 +170,7 @@ class Queries:
 
     def _made(self, operators: Sequence[Operator]) -> AnyQuery:
         seats = self._seats(operators[0].name)
-        if self._run.settings.bundles == "standing" and stands(operators[0]):
+        if self._may_stand and stands(operators[0]):
             return StandingQuery(operators, self._run.context, seats, self._bundle_server(), self._linger)
         return OperatorQuery(operators, self._run.context, seats)
 
@@ -184,6 +185,21 @@ class Queries:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    @functools.cached_property
+    def _may_stand(self) -> bool:
+        """Whether bundles stand in this run. Where they cannot, they run in micro-batches, which is slower."""
+        run = self._run
+        if run.settings.bundles != "standing":
+            return False
+        executors = run.host.slots.executors()
+        shared = not executors
+        threads = [run.host.spark.sparkContext.defaultParallelism] if shared else [one.cores for one in executors]
+        lacking = lacking_threads(run.definition.operators, run.host.cluster.slots, threads, shared)
+        if lacking:
+            how = "With more of them (spark.executor.cores) rows would not wait for micro-batches."
+            run.happened("notice", f"bundles do not stand: {lacking}. {how}")
+        return not lacking
 
     @functools.cached_property
     def _linger(self) -> Linger:
