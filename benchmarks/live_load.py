@@ -18,7 +18,7 @@ from penstock.sources.counter import Draws, below, draws, places
 TASKS = 8
 MORE_TASKS = 16
 #: Spark's names of machines' resources: one slot a machine, on which this many Spark tasks run side by side.
-MACHINES, SLOTS, CORES, TASK_THREADS, MEMORY_MB = 2, 1, 1, 6, 1024
+MACHINES, SLOTS, CORES, TASK_THREADS, MEMORY_MB = 2, 1, 1, 24, 1024
 #: Characters of a row's text. They are random, so that compression does not make the state smaller than it looks.
 TEXT = 240
 #: Bytes that a key takes in the state: the text, the key, the count and what Spark's rows and RocksDB add. An estimate:
