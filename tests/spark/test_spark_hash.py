@@ -85,7 +85,9 @@ def test_the_hash_of_every_type_is_sparks_own(local_host: SparkHost) -> None:
     columns = {kind: made(kind, rnd, nulls=0.2) for kind in KINDS}
     batch = pa.record_batch(columns)
     frame = local_host.spark.createDataFrame(pa.Table.from_batches([batch]))
-    rows = frame.select(*[F.hash(F.col(f"`{name}`")).alias(f"h{index}") for index, name in enumerate(columns)]).collect()
+    rows = frame.select(
+        *[F.hash(F.col(f"`{name}`")).alias(f"h{index}") for index, name in enumerate(columns)]
+    ).collect()
     for index, name in enumerate(columns):
         assert can_hash(KINDS[name][0]), name
         assert hash_of_rows(batch, [name]).tolist() == [row[index] for row in rows], name

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.channels.key_hashes import Key, rows_of_tasks, without_hashes
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import SegmentStore
 from penstock.engine.message.program import Portion
@@ -24,6 +25,9 @@ class ChannelReader:
     #: What the rows of all inputs are; None: as they lie in the segments. Inputs may differ in what may be null, and
     #: batches of two schemas could not be joined, nor be given to Spark one after the other.
     schema: pa.Schema | None = None
+    #: Of a keyed operator that reads by task: its key and how many tasks it has.
+    key: Key = ()
+    tasks: int = 0
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
@@ -39,7 +43,11 @@ class ChannelReader:
         """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
         for piece in descriptor.pieces:
             for batch in self.store.read(piece.path, piece.start, piece.stop):
-                if piece.spread is not Spread.BY_KEY:
+                if piece.spread is Spread.BY_TASK:
+                    mine = rows_of_tasks(batch, self.key, self.tasks, piece.first_group, piece.stop_group)
+                    if mine.num_rows:
+                        yield self._in_schema(mine)
+                elif piece.spread is not Spread.BY_KEY:
                     yield self._in_schema(batch)
                 elif piece.stop_group > piece.first_group:
                     yield self._in_schema(rows_of_groups(batch, piece.first_group, piece.stop_group))
@@ -74,6 +82,7 @@ class ChannelReader:
                     yield piece, self._in_schema(mine)
 
     def _in_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = without_hashes(batch)
         # Every value may stay as it is: only what the schema says about nulls changes.
         return batch if self.schema is None or batch.schema.equals(self.schema) else batch.cast(self.schema)
 

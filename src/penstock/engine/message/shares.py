@@ -28,6 +28,8 @@ class Spread(StrEnum):
     SHUFFLE = "shuffle"
     BY_KEY = "by_key"
     BROADCAST = "broadcast"
+    #: Each task of a keyed operator gets the rows of its own keys, by Spark's hash (task_shares.py).
+    BY_TASK = "by_task"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows [start, stop) of one segment, of groups [first_group, stop_group) where the input is split by key."""
+    """Rows [start, stop) of one segment, of groups [first_group, stop_group) where the input is split by key, or of
+    tasks where it is split by task."""
 
     path: str
     start: int
@@ -188,15 +191,15 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
         if item.spread is Spread.SHUFFLE:
             ranges = cuts(item.stop - item.start, weights, turn)
             for mine, (low, high) in zip(parts, ranges, strict=True):
-                mine.append(InputPart(_pieces(item, item.start + low, item.start + high)))
+                mine.append(InputPart(pieces_of(item, item.start + low, item.start + high)))
         elif item.spread is Spread.BY_KEY:
-            everything = InputPart(_pieces(item, item.start, item.stop))
+            everything = InputPart(pieces_of(item, item.start, item.stop))
             # The same cut whatever the batch, so that a key stays with its bundle while the placement stays.
             for mine, (low, high) in zip(parts, cuts(item.groups, weights), strict=True):
                 if low < high:
                     mine.append(everything.of_groups(low, high))
         else:
-            everything = InputPart(_pieces(item, item.start, item.stop))
+            everything = InputPart(pieces_of(item, item.start, item.stop))
             for mine in parts:
                 mine.append(everything)
     filled = [tuple(part for part in mine if part.pieces) for mine in parts]
@@ -231,7 +234,7 @@ def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> d
     return {way: round(size) for way, size in traffic.items()}
 
 
-def _pieces(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:
+def pieces_of(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:
     """The segments' rows from `start` to `stop`. They are in order and contiguous, so most need not be looked at."""
     found = []
     first = max(bisect_right(item.segments, start, key=lambda segment: segment.first_row) - 1, 0)

@@ -117,7 +117,8 @@ def open_context(
             state.sub(name)
     finish_sinks(old.begun, catalog)
     clear_left_sinks(old.shape, declared, owner)
-    layout = channels_of(definition)
+    hashed = settings.shuffle == "none" and host.streams.internals is not None
+    layout = channels_of(definition, hashed)
     told = hand_over(catalog, old, succession, declared, layout, checkpoints, store)
     clear_warming(checkpoints.location)
     readers = {name: channel.readers for name, channel in layout.items()}

@@ -42,9 +42,9 @@ class DescriptorFrames:
         rows = self.java.context.makeRDD(self.java.seq(pairs), self._row_tag)
         return session.internalCreateDataFrame(rows, self.schema, streaming)
 
-    def empty(self, session: Any) -> Any:
-        """A streaming DataFrame of no partition at all."""
-        return session.internalCreateDataFrame(self.java.context.emptyRDD(self._row_tag), self.schema, True)
+    def empty(self, session: Any, streaming: bool = True) -> Any:
+        """A DataFrame of no partition at all."""
+        return session.internalCreateDataFrame(self.java.context.emptyRDD(self._row_tag), self.schema, streaming)
 
     def offset(self, text: str) -> Any:
         """An offset of a placed stream, as Java has it."""

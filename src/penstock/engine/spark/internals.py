@@ -17,6 +17,7 @@ from penstock.engine.spark.batch_history import RanBatch, RanTask, recent_batche
 from penstock.engine.spark.descriptor_frames import DESCRIPTOR, DescriptorFrames
 from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
 from penstock.engine.spark.java_values import STREAMING, JavaValues, java_of, query_manager
+from penstock.engine.spark.split_streams import SplitRows, dataset_of, split_stream
 from penstock.engine.spark.state_partitions import StatePartition
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -133,9 +134,11 @@ class SparkInternals:
         unnamed = getattr(relation, "$lessinit$greater$default$4")()
         source = PlacedSource(self._frames, name, feed, session)
         plan = relation(source, attributes, self._java.none, unnamed, session)
-        # Found through its package: a companion object is not a class that JavaClass could name.
-        companion = getattr(getattr(java_of(self.spark).org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
-        return DataFrame(companion.ofRows(session, plan), spark)
+        return DataFrame(dataset_of(self.spark)(session, plan), spark)
+
+    def split_stream(self, spark: SparkSession, name: str, feed: Feed, rows: SplitRows) -> DataFrame:
+        """A streaming DataFrame of rows in `spark` that are split by key as Spark would split them."""
+        return split_stream(self._frames, spark, name, feed, rows)
 
     def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         """Start a query that gives the first column of every micro-batch to `sink`."""
