@@ -9,6 +9,7 @@ Then these operators need no shuffle.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -44,8 +45,10 @@ def _split_by_key(definition: TopologyDefinition, stream: Stream) -> bool:
     return isinstance(stream.grouping, ByKey) and isinstance(definition.operator(stream.consumer), Map)
 
 
-def channels_of(definition: TopologyDefinition, hashed: bool = False) -> dict[str, Channel]:
-    """All channels of a topology, by name. `hashed` asks for the hashes of keys that keyed operators need."""
+def channels_of(definition: TopologyDefinition, hashed: Mapping[str, Key] | None = None) -> dict[str, Channel]:
+    """All channels of a topology, by name. `hashed` says of keyed operators which hashes are to be beside the rows that
+    they read."""
+    asked = hashed or {}
     channels: dict[str, Channel] = {}
     for stream in definition.streams:
         name = channel_name(definition, stream)
@@ -56,8 +59,8 @@ def channels_of(definition: TopologyDefinition, hashed: bool = False) -> dict[st
         consumer = definition.operator(stream.consumer)
         if _split_by_key(definition, stream) and isinstance(stream.grouping, ByKey) and isinstance(consumer, Map):
             key, groups = stream.grouping.columns, consumer.tasks
-        if hashed and isinstance(consumer, Keyed) and not why_not_hashed(definition, consumer):
-            hashes = (*hashes, consumer.key) if consumer.key not in hashes else hashes
+        if asked.get(stream.consumer, ()) not in ((), *hashes):
+            hashes = (*hashes, asked[stream.consumer])
         channels[name] = Channel(
             name=name,
             producer=stream.producer,

@@ -136,7 +136,7 @@ def channel_input(context: RunContext, stream: Stream) -> ChannelInput:
     if channel.key:
         return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
     consumer = context.definition.operator(stream.consumer)
-    if isinstance(consumer, Keyed) and consumer.key in channel.hashed:
+    if isinstance(consumer, Keyed) and context.split_key(consumer.name):
         return ChannelInput(channel.name, Spread.BY_TASK, consumer.tasks)
     # Other streams into a keyed operator are split by Spark's own shuffle, behind this read.
     spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE

@@ -44,7 +44,7 @@ class Programs:
         """What reads the rows of these streams, interleaved, from the segments of their channels."""
         store, schema = self._context.store, self._context.definition.schema_of_all(streams)
         if isinstance(self._first, Keyed):
-            return ChannelReader(store, schema, self._first.key, self._first.tasks)
+            return ChannelReader(store, schema, self._context.split_key(self._first.name), self._first.tasks)
         return ChannelReader(store, schema)
 
     def _passed_on(self, index: int) -> str | None:

@@ -44,7 +44,11 @@ class DescriptorFrames:
 
     def empty(self, session: Any, streaming: bool = True) -> Any:
         """A DataFrame of no partition at all."""
-        return session.internalCreateDataFrame(self.java.context.emptyRDD(self._row_tag), self.schema, streaming)
+        return session.internalCreateDataFrame(self.no_rows(), self.schema, streaming)
+
+    def no_rows(self) -> Any:
+        """An RDD of rows that has no partition."""
+        return self.java.context.emptyRDD(self._row_tag)
 
     def offset(self, text: str) -> Any:
         """An offset of a placed stream, as Java has it."""

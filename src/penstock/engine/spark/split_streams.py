@@ -33,47 +33,72 @@ class SplitRows:
     key: Sequence[str]
 
 
-class SplitSource(PlacedSource):
-    """A placed source of rows. Partition n has the rows whose key has the hash n, modulo the number of partitions."""
+class SplitFrames:
+    """Makes DataFrames of rows that say how they are split, in one session."""
 
-    def __init__(self, frames: DescriptorFrames, name: str, feed: Feed, spark: SparkSession, rows: SplitRows) -> None:
-        super().__init__(frames, name, feed, spark._jsparkSession)
+    def __init__(self, frames: DescriptorFrames, spark: SparkSession, schema: StructType) -> None:
+        self._frames = frames
         self._spark = spark
-        self._rows = rows
+        self._schema = schema
         java = frames.java
         self._logical_rdd = java.class_named("org.apache.spark.sql.execution.LogicalRDD")
         self._hash_partitioning = java.class_named(f"{_PHYSICAL}.HashPartitioning")
         self._unknown_partitioning = java.class_named(f"{_PHYSICAL}.UnknownPartitioning")
-        self._schema = java.class_named("org.apache.spark.sql.types.DataType").fromJson(rows.schema.json())
         self._of_rows = dataset_of(spark)
+
+    def of(self, read: Any, key: Sequence[str], partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
+        """The rows that a function reads from these descriptors, as a Java DataFrame. Partition n has the rows whose
+        key has the hash n, modulo the number of partitions."""
+        frames, session = self._frames, self._spark._jsparkSession
+        if partitions:
+            descriptors = frames.of(session, partitions, streaming=False)
+        else:
+            descriptors = frames.empty(session, streaming=False)
+        execution = DataFrame(descriptors, self._spark).mapInArrow(read, self._schema)._jdf.queryExecution()
+        return self._made(execution.analyzed().output(), execution.toRdd(), key, len(partitions))
+
+    def of_no_rows(self, key: Sequence[str], tasks: int) -> DataFrame:
+        """A stream without rows, to be looked at and never run."""
+        frame = self._made(self.attributes(), self._frames.no_rows(), key, tasks)
+        return DataFrame(frame, self._spark)
+
+    def attributes(self) -> Any:
+        """The columns of the rows, as Java has them: other ones at every call."""
+        return self._spark.createDataFrame([], self._schema)._jdf.queryExecution().analyzed().output()
+
+    def _made(self, output: Any, rows: Any, key: Sequence[str], partitions: int) -> Any:
+        java, session = self._frames.java, self._spark._jsparkSession
+        split = self._unknown_partitioning(partitions)
+        if key and partitions:
+            columns = [output.apply(self._schema.names.index(column)) for column in key]
+            split = self._hash_partitioning(java.seq(columns), partitions)
+        plan = self._logical_rdd(
+            output, rows, split, java.seq([]), True, java.none, session, java.none, java.none, False
+        )
+        return self._of_rows(session, plan)
+
+
+class SplitSource(PlacedSource):
+    """A placed source of rows: partition n of every batch is task n."""
+
+    def __init__(self, frames: DescriptorFrames, name: str, feed: Feed, spark: SparkSession, rows: SplitRows) -> None:
+        super().__init__(frames, name, feed, spark._jsparkSession)
+        self._rows = rows
+        self._split = SplitFrames(frames, spark, rows.schema)
+        self._schema = frames.java.class_named("org.apache.spark.sql.types.DataType").fromJson(rows.schema.json())
 
     def schema(self) -> Any:
         return self._schema
 
     def _frame(self, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
-        java, session = self._frames.java, self._session
-        descriptors = self._frames.of(session, partitions, streaming=False) if partitions else self._no_descriptors()
-        rows = DataFrame(descriptors, self._spark).mapInArrow(self._rows.read, self._rows.schema)
-        execution = rows._jdf.queryExecution()
-        output = execution.analyzed().output()
-        split = self._unknown_partitioning(0)
-        if partitions:
-            key = [output.apply(self._rows.schema.names.index(column)) for column in self._rows.key]
-            split = self._hash_partitioning(java.seq(key), len(partitions))
-        plan = self._logical_rdd(
-            output, execution.toRdd(), split, java.seq([]), True, java.none, session, java.none, java.none, False
-        )
-        return self._of_rows(session, plan)
-
-    def _no_descriptors(self) -> Any:
-        return self._frames.empty(self._session, streaming=False)
+        return self._split.of(self._rows.read, self._rows.key, partitions)
 
 
 def split_stream(frames: DescriptorFrames, spark: SparkSession, name: str, feed: Feed, rows: SplitRows) -> DataFrame:
     """A streaming DataFrame of rows in `spark`. Its feed has a descriptor for each task, in their order, or none."""
     java, session = frames.java, spark._jsparkSession
     relation = java.class_named(f"{STREAMING}.runtime.StreamingExecutionRelation")
-    attributes = spark.createDataFrame([], rows.schema)._jdf.queryExecution().analyzed().output()
+    attributes = SplitFrames(frames, spark, rows.schema).attributes()
     unnamed = getattr(relation, "$lessinit$greater$default$4")()
     source = SplitSource(frames, name, feed, spark, rows)
     return DataFrame(dataset_of(spark)(session, relation(source, attributes, java.none, unnamed, session)), spark)
