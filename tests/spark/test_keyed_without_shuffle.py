@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -66,6 +68,116 @@ def test_counts_are_right_without_an_exchange(local_host: SparkHost, running: Ca
     assert set(rows[0]) == {"id", "key"}, "hashes are for keyed operators only"
     counts = {row["key"]: row["count"] for row in in_order(tmp_path / "out")}
     assert sum(counts.values()) == ROWS
+    assert counts == Counter(row["key"] for row in rows)
+
+
+def seen_in_order(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """The ids of a key that one call of the function got, in the order in which it got them."""
+    yield pd.DataFrame({"key": [key[0]], "ids": [[one for frame in frames for one in frame["id"]]]})
+
+
+def remember(frame: DataFrame) -> DataFrame:
+    schema = "key string, ids array<long>"
+    return frame.groupBy("key").applyInPandasWithState(seen_in_order, schema, "x long", "append", "NoTimeout")
+
+
+def test_the_rows_of_a_key_come_in_their_order_also_within_a_batch(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    """Through several instances of everything, which Spark's shuffle would mix."""
+    topology = Topology("keyed-order-within")
+    content = sources.events(keys=7, seed=2)
+    events = topology.source("events", sources.rate(8_000, content, rows=ROWS), instances=2)
+    shaped = topology.map("shaped", id_and_key, inputs=events, schema="id long, key string", instances=3)
+    schema = "key string, ids array<long>"
+    seen = topology.keyed(
+        "seen", remember, inputs=shaped, key="key", schema=schema, tasks=3, instances=2, output_mode="append"
+    )
+    topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=seen)
+    with running(topology, local_host, settings=WITHOUT) as run:
+        assert run.wait(WAIT)
+        assert len(run.catalog.manifests("seen")) > 1
+    ids: dict[str, list[int]] = {}
+    for row in in_order(tmp_path / "out"):
+        ids.setdefault(row["key"], []).extend(row["ids"])
+    assert sum(map(len, ids.values())) == ROWS
+    assert all(of_key == sorted(of_key) for of_key in ids.values())
+
+
+def sum_of_both(left: DataFrame, right: DataFrame) -> DataFrame:
+    return left.alias("a").join(right.alias("b"), F.expr("a.key = b.key AND a.id = b.id")).select("a.key", "a.id")
+
+
+def as_it_is(frame: DataFrame) -> DataFrame:
+    return frame.select("id", "key")
+
+
+def test_a_join_behind_a_source_and_a_dataframe_function(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    """What comes out of Spark SQL is hashed as well, and so is what comes straight from a source. One side of the join
+    gets a batch without rows at times."""
+    topology = Topology("without-shuffle-join")
+    rows = 3_000
+    left = topology.source("left", sources.rate(4_000, sources.events(keys=5, seed=5), rows=rows))
+    right = topology.source("right", sources.rate(1_000, sources.events(keys=5, seed=5), rows=rows))
+    plain = topology.map_dataframe("plain", as_it_is, inputs=right, schema="id long, key string", instances=2)
+    joined = topology.keyed(
+        "joined",
+        sum_of_both,
+        inputs=[left, plain],
+        key=["key", "id"],
+        schema="key string, id long",
+        tasks=3,
+        output_mode="append",
+    )
+    topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=joined)
+    with running(topology, local_host, settings=dataclasses.replace(WITHOUT, batch_rows=500)) as run:
+        assert run.shuffles == {"joined": ""}
+        assert run.wait(WAIT)
+    assert sorted(row["id"] for row in in_order(tmp_path / "out")) == list(range(rows))
+
+
+def test_old_segments_are_read_on_whatever_the_setting_and_the_number_of_tasks(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    """Rows that wait without hashes are read by task; rows that wait with hashes are read by another number of tasks,
+    and then through the shuffle again."""
+    topology = Topology("carried")
+    content = sources.events(keys=101, seed=5)
+    events = topology.source("events", sources.rate(3_000, content, rows=6 * ROWS))
+    shaped = topology.map("shaped", id_and_key, inputs=events, schema="id long, key string")
+    counted = topology.keyed("counted", count, inputs=shaped, key="key", schema=COUNTED, tasks=3)
+    topology.sink("all", sinks.parquet(tmp_path / "all"), inputs=shaped)
+    topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=counted)
+    # Few rows a batch, so that rows wait in front of the operator when it is stopped.
+    slow = dataclasses.replace(WITHOUT, batch_rows=200)
+
+    def some_wait(run: SparkTopology) -> None:
+        deadline = time.monotonic() + WAIT
+        while run.statistics.batches("counted") < 2 or run.backlog("counted") < 500:
+            assert time.monotonic() < deadline
+            assert not run.wait(0.05)
+
+    with running(topology, local_host, state="kept", settings=dataclasses.replace(slow, shuffle="exchange")) as run:
+        some_wait(run)
+        assert run.shuffles == {"counted": "the setting shuffle is exchange"}
+        run.stop(drain=False)
+    with running(topology, local_host, state="kept", settings=slow) as run:
+        some_wait(run)
+        assert "Exchange" not in plan_of(run, "counted")
+        run.changes.repartition("counted", 5)
+        some_wait(run)
+        run.stop(drain=False)
+    with running(topology, local_host, state="kept", settings=dataclasses.replace(slow, shuffle="exchange")) as run:
+        some_wait(run)
+        run.stop(drain=False)
+    with running(topology, local_host, state="kept", settings=WITHOUT) as run:
+        assert run.wait(2 * WAIT)
+        assert "Exchange" not in plan_of(run, "counted")
+    rows = in_order(tmp_path / "all")
+    counts = {row["key"]: row["count"] for row in in_order(tmp_path / "out")}
+    assert sum(counts.values()) == 6 * ROWS
     assert counts == Counter(row["key"] for row in rows)
 
 

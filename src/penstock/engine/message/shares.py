@@ -198,6 +198,8 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
             for mine, (low, high) in zip(parts, cuts(item.groups, weights), strict=True):
                 if low < high:
                     mine.append(everything.of_groups(low, high))
+        elif item.spread is Spread.BY_TASK:
+            raise ValueError("rows that are split by task are shared out by split_by_task")
         else:
             everything = InputPart(pieces_of(item, item.start, item.stop))
             for mine in parts:

@@ -81,6 +81,8 @@ def chosen(key: Key, planned: Callable[[Key], str]) -> Splitting:
     """The order of the key's columns with which Spark's plan has the fewest Exchanges. `planned` gives the plan of
     rows that are split by a key; with no key they are not split."""
     usual = len(_exchanges(planned(())))
+    if not usual:
+        return Splitting()  # it keeps no state by key, so its rows may go to any bundle
     found: list[tuple[Key, Sequence[str]]] = []
     for order in permutations(key) if len(key) <= MOST_COLUMNS else [key]:
         found.append((order, _exchanges(plan := planned(order))))
@@ -90,9 +92,7 @@ def chosen(key: Key, planned: Callable[[Key], str]) -> Splitting:
     if len(left) < usual:
         return Splitting(order, f"inside it, Spark still shuffles {len(left)} of {usual} times ({'; '.join(left)})")
     watermark = ", and its plan forgets at a watermark how rows are split" if "EventTimeWatermark" in plan else ""
-    return Splitting(
-        why=f"Spark needs its rows by {'; '.join(left)}{watermark}" if left else "it keeps no state by key"
-    )
+    return Splitting(why=f"Spark needs its rows by {'; '.join(left)}{watermark}")
 
 
 def _exchanges(plan: str) -> list[str]:
