@@ -155,9 +155,9 @@ def print_explanation(answer: Json) -> None:
     # A topology that an older Penstock runs says nothing of shuffles.
     if answer.get("shuffles"):
         console.print()
-        shuffles = _table("keyed operator", "Spark's shuffle")
+        shuffles = _table("keyed operator", "why Spark shuffles its rows")
         for one in answer["shuffles"]:
-            shuffles.add_row(one["operator"], one["reason"] or "none: each task reads its own rows")
+            shuffles.add_row(one["operator"], one["reason"] or "none")
         console.print(shuffles)
 
 

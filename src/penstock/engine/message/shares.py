@@ -3,8 +3,8 @@
 Every row of the batch is in exactly one share (shuffle), in the one share of its key's group (by key), or in every
 share (broadcast), and a slot's part is in proportion to its instances. Shares are in the order of their rows: what they
 write is published in that order, so that a channel has its rows in the order in which they were emitted, however
-batches are cut. A keyed operator reads them through Spark's shuffle, which keeps that order from batch to batch but not
-within a batch; docs/guide.md ("Order") says what users may rely on.
+batches are cut. A keyed operator reads them by task (task_shares.py), which keeps that order, or through Spark's
+shuffle, which keeps it from batch to batch but not within a batch; docs/guide.md ("Order") says what users may rely on.
 """
 
 from __future__ import annotations

@@ -13,9 +13,14 @@ from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle, InputPart, InputRange, Share, part, pieces_of
 
 
-def task_bundles(slots: Sequence[Slot], bundles: Sequence[Bundle]) -> list[Bundle]:
+def task_bundles(tasks: int, slots: Sequence[Slot], bundles: Sequence[Bundle]) -> list[Bundle]:
     """One bundle for each task, in their order. The instances of a slot are dealt to the tasks there: together its
-    bundles have as many as the placement says. With more tasks than instances some bundles have none."""
+    bundles have as many as the placement says. With more tasks than instances some bundles have none.
+
+    There is always a bundle for every task, since its rows would be lost otherwise. A placement of another number of
+    tasks, which is on its way out, says nothing: then tasks are dealt to the bundles."""
+    if len(slots) != tasks:
+        slots = [bundles[task % len(bundles)].slot for task in range(tasks)]
     instances: Counter[Slot] = Counter()
     for bundle in bundles:
         instances[bundle.slot] += bundle.instances

@@ -13,4 +13,4 @@ class KeyedFeed(ChannelFeed):
     """Rows of one or several interleaved channels, split by Spark's own hash of the key: partition n is task n."""
 
     def _split(self, ranges: Sequence[InputRange]) -> list[Share]:
-        return split_by_task(ranges, self._seats.tasks())
+        return split_by_task(ranges, self._seats.tasks(self._inputs[0].groups))

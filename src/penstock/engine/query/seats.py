@@ -56,12 +56,12 @@ class Seats:
             self._requested.at = run_time()
         return self._bundles()
 
-    def tasks(self) -> Sequence[Bundle]:
-        """A bundle for each task of a keyed operator, where the task's state is now to be. A feed asks instead of
-        `bundles`, if its partitions are the tasks."""
+    def tasks(self, count: int) -> Sequence[Bundle]:
+        """A bundle for each of the tasks of a keyed operator, where the task's state is now to be. A feed whose
+        partitions are the tasks asks for this, and not for `bundles`."""
         bundles = self.bundles()
         self._requested.by_task = True
-        return task_bundles(self._task_slots(), bundles)
+        return task_bundles(count, self._task_slots(), bundles)
 
     def instances(self) -> int:
         return max(sum(bundle.instances for bundle in self._bundles()), 1)

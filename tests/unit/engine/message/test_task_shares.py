@@ -23,7 +23,7 @@ def reading(start: int, stop: int) -> InputRange:
 
 
 def test_every_task_gets_all_pieces_and_takes_its_own_rows() -> None:
-    bundles = task_bundles((A, B, A), bundles_of({A: 1, B: 1}))
+    bundles = task_bundles(3, (A, B, A), bundles_of({A: 1, B: 1}))
     shares = split_by_task([reading(5, 25)], bundles)
     assert [share.bundle.slot for share in shares] == [A, B, A]
     for task, share in enumerate(shares):
@@ -35,8 +35,15 @@ def test_every_task_gets_all_pieces_and_takes_its_own_rows() -> None:
 
 
 def test_a_batch_without_rows_has_no_shares() -> None:
-    assert split_by_task([reading(7, 7)], task_bundles((A, B), bundles_of({A: 1, B: 1}))) == []
-    assert split_by_task([], task_bundles((A, B), bundles_of({A: 1, B: 1}))) == []
+    assert split_by_task([reading(7, 7)], task_bundles(2, (A, B), bundles_of({A: 1, B: 1}))) == []
+    assert split_by_task([], task_bundles(2, (A, B), bundles_of({A: 1, B: 1}))) == []
+
+
+def test_no_task_is_left_out_where_the_placement_has_another_number() -> None:
+    """Between two placements, at a repartition: the rows of a task without a bundle would be lost."""
+    bundles = task_bundles(5, (A, B), bundles_of({A: 1, B: 1}))
+    assert [bundle.slot for bundle in bundles] == [A, B, A, B, A]
+    assert len(split_by_task([reading(0, 30)], bundles)) == 5
 
 
 @given(
@@ -46,6 +53,6 @@ def test_a_batch_without_rows_has_no_shares() -> None:
 def test_the_bundles_of_a_slot_have_its_instances(instances: dict[Slot, int], data: st.DataObject) -> None:
     slots = [*instances, *data.draw(st.lists(st.sampled_from(sorted(instances))))]
     counted: Counter[Slot] = Counter()
-    for bundle in task_bundles(slots, bundles_of(instances)):
+    for bundle in task_bundles(len(slots), slots, bundles_of(instances)):
         counted[bundle.slot] += bundle.instances
     assert counted == Counter(instances)
