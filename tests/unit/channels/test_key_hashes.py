@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.channels import key_hashes
-from penstock.channels.key_hashes import hashed_schema, rows_of_tasks, with_hashes, without_hashes
+from penstock.channels.key_hashes import hashed_schema, rows_by_task, rows_of_tasks, with_hashes, without_hashes
 from penstock.channels.segments import SegmentStore, segment_name
 
 KEYS = [("word",), ("n", "word")]
@@ -64,3 +64,13 @@ def test_segments_keep_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     [read] = store.read(file.path)
     assert rows_of_tasks(read, KEYS[1], 3, 1, 2).equals(expected)
     assert without_hashes(read).equals(plain)
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.text(max_size=3))), min_size=1), st.integers(1, 9), st.booleans())
+def test_all_tasks_at_once(parts: list[list[str | None]], tasks: int, hashed: bool) -> None:
+    """Some batches have hashes and others do not: the parts are the same."""
+    batches = [with_hashes(rows(part), KEYS) if hashed == bool(n % 2) else rows(part) for n, part in enumerate(parts)]
+    for key in KEYS:
+        for task, found in enumerate(rows_by_task(batches, key, tasks)):
+            alone = [rows_of_tasks(batch, key, tasks, task, task + 1).to_pylist() for batch in batches]
+            assert found.to_pylist() == [row for part in alone for row in part]

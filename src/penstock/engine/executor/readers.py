@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.channels.key_hashes import Key, rows_of_tasks, without_hashes
+from penstock.channels.key_hashes import Key, without_hashes
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import SegmentStore
+from penstock.engine.executor.task_rows import rows_of_task
 from penstock.engine.message.program import Portion
 from penstock.engine.message.shares import Descriptor, Piece, Spread, cuts, runs
 from penstock.kinds import BadRow, SourceKind
@@ -41,18 +42,31 @@ class ChannelReader:
 
     def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
         """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
+        if descriptor.pieces and descriptor.pieces[0].spread is Spread.BY_TASK:
+            yield from self._of_task(descriptor.pieces)
+            return
         for piece in descriptor.pieces:
             for batch in self.store.read(piece.path, piece.start, piece.stop):
-                if piece.spread is Spread.BY_TASK:
-                    mine = rows_of_tasks(batch, self.key, self.tasks, piece.first_group, piece.stop_group)
-                    if mine.num_rows:
-                        yield self._in_schema(mine)
-                elif piece.spread is not Spread.BY_KEY:
+                if piece.spread is not Spread.BY_KEY:
                     yield self._in_schema(batch)
                 elif piece.stop_group > piece.first_group:
                     yield self._in_schema(rows_of_groups(batch, piece.first_group, piece.stop_group))
                 else:
                     yield self._in_schema(drop_groups(batch))
+
+    def _of_task(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of one task of a keyed operator. All inputs of one DataFrame are split in the same way."""
+        read = (batch for piece in pieces for batch in self.store.read(piece.path, piece.start, piece.stop))
+        for mine in rows_of_task(pieces, map(self._with_nulls, read), self.key, self.tasks):
+            yield self._in_schema(mine)
+
+    def _with_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with what the schema says about nulls, so that batches of several inputs can be joined. Columns
+        behind those of the schema are hashes, and stay."""
+        if self.schema is None or without_hashes(batch).schema.equals(self.schema):
+            return batch
+        hashes = list(batch.schema)[len(self.schema) :]
+        return batch.cast(pa.schema([*self.schema, *hashes]))
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         pieces = descriptor.pieces

@@ -8,7 +8,7 @@ the planner adds an Exchange, as it always does: nothing here has to know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from penstock.engine.spark.descriptor_frames import DescriptorFrames
 from penstock.engine.spark.java_callbacks import Feed, PlacedSource
 from penstock.engine.spark.java_values import STREAMING, java_of
 
+_EXECUTION = "org.apache.spark.sql.execution"
 _PHYSICAL = "org.apache.spark.sql.catalyst.plans.physical"
 
 
@@ -41,21 +42,35 @@ class SplitFrames:
         self._spark = spark
         self._schema = schema
         java = frames.java
-        self._logical_rdd = java.class_named("org.apache.spark.sql.execution.LogicalRDD")
+        self._logical_rdd = java.class_named(f"{_EXECUTION}.LogicalRDD")
+        self._scan = java.class_named(f"{_EXECUTION}.RDDScanExec")
         self._hash_partitioning = java.class_named(f"{_PHYSICAL}.HashPartitioning")
         self._unknown_partitioning = java.class_named(f"{_PHYSICAL}.UnknownPartitioning")
         self._of_rows = dataset_of(spark)
+        self._nothing = java.seq([])
+        #: By number of partitions: how rows are split by the key. The columns are the same in all batches.
+        self._splits: dict[int, Any] = {}
 
-    def of(self, read: Any, key: Sequence[str], partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
-        """The rows that a function reads from these descriptors, as a Java DataFrame. Partition n has the rows whose
-        key has the hash n, modulo the number of partitions."""
+    def reading(self, read: Any, key: Sequence[str]) -> Callable[[Sequence[tuple[bytes, Executor | None]]], Any]:
+        """What makes a Java DataFrame of the rows that a function reads from descriptors. Partition n has the rows
+        whose key has the hash n, modulo the number of partitions.
+
+        The step that reads is planned once, and gets other descriptors for every batch: planning it again took longer
+        than all other calls for a batch together."""
         frames, session = self._frames, self._spark._jsparkSession
-        if partitions:
-            descriptors = frames.of(session, partitions, streaming=False)
-        else:
-            descriptors = frames.empty(session, streaming=False)
-        execution = DataFrame(descriptors, self._spark).mapInArrow(read, self._schema)._jdf.queryExecution()
-        return self._made(execution.analyzed().output(), execution.toRdd(), key, len(partitions))
+        none = DataFrame(frames.empty(session, streaming=False), self._spark).mapInArrow(read, self._schema)
+        execution = none._jdf.queryExecution()
+        output, step = execution.analyzed().output(), execution.sparkPlan()
+        descriptors = step.children().head().output()
+
+        def batch(partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
+            rows = frames.rows(partitions) if partitions else frames.no_rows()
+            unknown = self._unknown_partitioning(len(partitions))
+            scan = self._scan(descriptors, rows, "descriptors", unknown, self._nothing, frames.java.none)
+            read_rows = step.withNewChildren(frames.java.seq([scan])).execute()
+            return self._made(output, read_rows, key, len(partitions))
+
+        return batch
 
     def of_no_rows(self, key: Sequence[str], tasks: int) -> DataFrame:
         """A stream without rows, to be looked at and never run."""
@@ -68,12 +83,15 @@ class SplitFrames:
 
     def _made(self, output: Any, rows: Any, key: Sequence[str], partitions: int) -> Any:
         java, session = self._frames.java, self._spark._jsparkSession
-        split = self._unknown_partitioning(partitions)
-        if key and partitions:
-            columns = [output.apply(self._schema.names.index(column)) for column in key]
-            split = self._hash_partitioning(java.seq(columns), partitions)
+        split = self._splits.get(partitions)
+        if split is None:
+            split = self._unknown_partitioning(partitions)
+            if key and partitions:
+                columns = [output.apply(self._schema.names.index(column)) for column in key]
+                split = self._hash_partitioning(java.seq(columns), partitions)
+            self._splits[partitions] = split
         plan = self._logical_rdd(
-            output, rows, split, java.seq([]), True, java.none, session, java.none, java.none, False
+            output, rows, split, self._nothing, True, java.none, session, java.none, java.none, False
         )
         return self._of_rows(session, plan)
 
@@ -83,15 +101,14 @@ class SplitSource(PlacedSource):
 
     def __init__(self, frames: DescriptorFrames, name: str, feed: Feed, spark: SparkSession, rows: SplitRows) -> None:
         super().__init__(frames, name, feed, spark._jsparkSession)
-        self._rows = rows
-        self._split = SplitFrames(frames, spark, rows.schema)
+        self._batch = SplitFrames(frames, spark, rows.schema).reading(rows.read, rows.key)
         self._schema = frames.java.class_named("org.apache.spark.sql.types.DataType").fromJson(rows.schema.json())
 
     def schema(self) -> Any:
         return self._schema
 
     def _frame(self, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
-        return self._split.of(self._rows.read, self._rows.key, partitions)
+        return self._batch(partitions)
 
 
 def split_stream(frames: DescriptorFrames, spark: SparkSession, name: str, feed: Feed, rows: SplitRows) -> DataFrame:
