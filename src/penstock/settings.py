@@ -98,6 +98,13 @@ class Settings:
         "rows wait for micro-batches of Spark (batches, which will go).",
         choices=("batches", "standing"),
     )
+    shuffle: str = _setting(
+        "exchange",
+        "How the rows of a key reach the task of a keyed operator that holds its state: through Spark's shuffle "
+        "(exchange), or the task reads them itself, by hashes that are written beside the rows (none). See "
+        "docs/design/0024.",
+        choices=("exchange", "none"),
+    )
     catalog: str = _setting(
         "", "URL of the catalog (postgresql://...). If empty, the catalog is an SQLite file in the state folder."
     )

@@ -106,7 +106,15 @@ class FakeSteering:
             {"name": "split->count", "chained": False, "reason": "count is keyed"},
         ]
         figures = {"alpha": alpha or 1.2, "throughput": 500.0}
-        return {**figures, "operators": operators, "machines": [machine], "streams": streams}
+        shuffles = [
+            {"operator": "count", "shuffled": False, "reason": ""},
+            {
+                "operator": "late",
+                "shuffled": True,
+                "reason": "Spark needs its rows by hashpartitioning(window, word, 8)",
+            },
+        ]
+        return {**figures, "operators": operators, "machines": [machine], "streams": streams, "shuffles": shuffles}
 
     def history(self, request: HistoryRequest) -> Json:
         HistoryQuery(tuple(request.metrics), request.since, request.since + 1)

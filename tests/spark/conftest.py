@@ -35,6 +35,7 @@ TEST_SETTINGS = Settings(
     drain_seconds=60,
     file_seconds=0.05,
     bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "standing"),
+    shuffle=os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange"),
 )
 
 

@@ -101,14 +101,18 @@ class Reads:
 
     def explain(self, alpha: float | None = None) -> Json:
         """The load as Stela sees it: input, processing rate, congestion and ETP of every operator, and ETPSum of every
-        machine. For every stream also whether its two operators run as one chain, or why they do not."""
+        machine. For every stream also whether its two operators run as one chain, or why they do not, and for every
+        keyed operator why Spark shuffles its rows, or that it does not."""
         snapshot = self._run.snapshot()
         load = measured_load(snapshot, on_demand=True)
         rules = Rules.of(self._run.settings, alpha)
         seen = explained(load, snapshot.placement, snapshot.cluster, rules).as_json()
         apart = why_apart(snapshot.definition, snapshot.placement, snapshot.chains)
         streams = [{"name": name, "chained": not why, "reason": why} for name, why in apart.items()]
-        return {**seen, "streams": streams}
+        shuffles = [
+            {"operator": name, "shuffled": bool(why), "reason": why} for name, why in self._run.shuffles.items()
+        ]
+        return {**seen, "streams": streams, "shuffles": shuffles}
 
     def all_operations(self) -> Json:
         """The operations that were asked for lately, the oldest first."""

@@ -152,6 +152,13 @@ def print_explanation(answer: Json) -> None:
     for one in answer["streams"]:
         streams.add_row(one["name"], "as one chain" if one["chained"] else f"apart: {one['reason']}")
     console.print(streams)
+    # A topology that an older Penstock runs says nothing of shuffles.
+    if answer.get("shuffles"):
+        console.print()
+        shuffles = _table("keyed operator", "why Spark shuffles its rows")
+        for one in answer["shuffles"]:
+            shuffles.add_row(one["operator"], one["reason"] or "none")
+        console.print(shuffles)
 
 
 def print_proposal(answer: Json) -> None:

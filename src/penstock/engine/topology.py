@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -79,6 +79,10 @@ class SparkTopology(Run):
     @property
     def usable_slots(self) -> frozenset[Slot]:
         return self.host.slots.usable()
+
+    @property
+    def shuffles(self) -> Mapping[str, str]:
+        return {name: split.why for name, split in self.context.splits.items()}
 
     @property
     def unplaced_because(self) -> str:

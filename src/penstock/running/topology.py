@@ -42,6 +42,10 @@ class Identity(Protocol):
     @property
     def settings(self) -> Settings: ...
     @property
+    def shuffles(self) -> Mapping[str, str]:
+        """By keyed operator: why Spark shuffles its rows. The text is empty if Spark shuffles none of them."""
+
+    @property
     def state(self) -> StateLocation: ...
     @property
     def started_at(self) -> float:

@@ -32,7 +32,7 @@ from penstock.plans.repartition import CuttingEnactor
 from penstock.running.placements import BundlePlace, Observed, Places, TaskPlace
 from penstock.settings import Settings
 from penstock.testing.recording import RecordingEngine
-from penstock.topology.definition import Sink, TopologyDefinition
+from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class RecordingTopology:
         self.state = NoState()
         self.started_at = run_time()
         self.unplaced_because = ""
+        #: By keyed operator: why its rows are shuffled.
+        self.shuffles = {one.name: "nothing runs" for one in definition.operators if isinstance(one, Keyed)}
         self.paused = False
         #: Whether all sources have ended and all rows have reached the sinks; `finish` sets it.
         self.finished = False

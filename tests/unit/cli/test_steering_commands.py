@@ -104,6 +104,8 @@ def test_explain(command: Command, running: Running) -> None:
     assert "ETPSum" in text
     assert "as one" in text
     assert "apart: count is keyed" in text
+    assert "why Spark shuffles its rows" in text
+    assert "Spark needs its rows by" in text
     assert json.loads(command("explain", "--json", "--alpha", "1.5")[1])["alpha"] == 1.5
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
+from penstock.channels.segments import MAX_BATCH_ROWS
 from penstock.engine.executor import worker
-from penstock.engine.executor.instance import Instance, Work, Written
+from penstock.engine.executor.instance import Instance, Work, Written, in_handy_batches
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.executor.writing import BundleWriter
 from penstock.engine.message.failures import failure
@@ -48,7 +49,8 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         raise RuntimeError(f"operator {program.stages[0].operator} does not read channels")
     for batch in batches:
         for descriptor in batch.column(0):
-            yield from reader.rows(Descriptor.parse(descriptor.as_py()))
+            # Every batch has its price on the way to the JVM, and bundles that stand write many small segments.
+            yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())), MAX_BATCH_ROWS)
 
 
 def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

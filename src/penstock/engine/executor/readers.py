@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.channels.key_hashes import Key, without_hashes
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import SegmentStore
+from penstock.engine.executor.task_rows import rows_of_task
 from penstock.engine.message.program import Portion
 from penstock.engine.message.shares import Descriptor, Piece, Spread, cuts, runs
 from penstock.kinds import BadRow, SourceKind
@@ -24,6 +26,9 @@ class ChannelReader:
     #: What the rows of all inputs are; None: as they lie in the segments. Inputs may differ in what may be null, and
     #: batches of two schemas could not be joined, nor be given to Spark one after the other.
     schema: pa.Schema | None = None
+    #: Of a keyed operator that reads by task: its key and how many tasks it has.
+    key: Key = ()
+    tasks: int = 0
 
     def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
@@ -37,6 +42,9 @@ class ChannelReader:
 
     def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
         """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
+        if descriptor.pieces and descriptor.pieces[0].spread is Spread.BY_TASK:
+            yield from self._of_task(descriptor.pieces)
+            return
         for piece in descriptor.pieces:
             for batch in self.store.read(piece.path, piece.start, piece.stop):
                 if piece.spread is not Spread.BY_KEY:
@@ -45,6 +53,20 @@ class ChannelReader:
                     yield self._in_schema(rows_of_groups(batch, piece.first_group, piece.stop_group))
                 else:
                     yield self._in_schema(drop_groups(batch))
+
+    def _of_task(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of one task of a keyed operator. All inputs of one DataFrame are split in the same way."""
+        read = (batch for piece in pieces for batch in self.store.read(piece.path, piece.start, piece.stop))
+        for mine in rows_of_task(pieces, map(self._with_nulls, read), self.key, self.tasks):
+            yield self._in_schema(mine)
+
+    def _with_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with what the schema says about nulls, so that batches of several inputs can be joined. Columns
+        behind those of the schema are hashes, and stay."""
+        if self.schema is None or without_hashes(batch).schema.equals(self.schema):
+            return batch
+        hashes = list(batch.schema)[len(self.schema) :]
+        return batch.cast(pa.schema([*self.schema, *hashes]))
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         pieces = descriptor.pieces
@@ -74,6 +96,7 @@ class ChannelReader:
                     yield piece, self._in_schema(mine)
 
     def _in_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = without_hashes(batch)
         # Every value may stay as it is: only what the schema says about nulls changes.
         return batch if self.schema is None or batch.schema.equals(self.schema) else batch.cast(self.schema)
 

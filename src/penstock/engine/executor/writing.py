@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.channels.key_hashes import hashed_schema, with_hashes
 from penstock.channels.keys import grouped_schema, sort_by_group
 from penstock.channels.layout import Channel
 from penstock.channels.records import NewSegment
@@ -73,6 +74,9 @@ class BundleWriter:
 
 
 def _in_layout(parts: Sequence[pa.RecordBatch], channel: Channel) -> tuple[list[pa.RecordBatch], pa.Schema]:
+    if channel.hashed:
+        hashed = [with_hashes(part, channel.hashed) for part in parts]
+        return hashed, hashed_schema(channel.schema, channel.hashed)
     if not channel.key:
         return list(parts), channel.schema
     table = pa.Table.from_batches(parts, channel.schema).combine_chunks()

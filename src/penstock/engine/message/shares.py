@@ -3,8 +3,8 @@
 Every row of the batch is in exactly one share (shuffle), in the one share of its key's group (by key), or in every
 share (broadcast), and a slot's part is in proportion to its instances. Shares are in the order of their rows: what they
 write is published in that order, so that a channel has its rows in the order in which they were emitted, however
-batches are cut. A keyed operator reads them through Spark's shuffle, which keeps that order from batch to batch but not
-within a batch; docs/guide.md ("Order") says what users may rely on.
+batches are cut. A keyed operator reads them by task (task_shares.py), which keeps that order, or through Spark's
+shuffle, which keeps it from batch to batch but not within a batch; docs/guide.md ("Order") says what users may rely on.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Spread(StrEnum):
     SHUFFLE = "shuffle"
     BY_KEY = "by_key"
     BROADCAST = "broadcast"
+    #: Each task of a keyed operator gets the rows of its own keys, by Spark's hash (task_shares.py).
+    BY_TASK = "by_task"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows [start, stop) of one segment, of groups [first_group, stop_group) where the input is split by key."""
+    """Rows [start, stop) of one segment, of groups [first_group, stop_group) where the input is split by key, or of
+    tasks where it is split by task."""
 
     path: str
     start: int
@@ -194,15 +197,17 @@ def split(inputs: Sequence[InputRange], bundles: Sequence[Bundle]) -> list[Share
         if item.spread is Spread.SHUFFLE:
             ranges = cuts(item.stop - item.start, weights, turn)
             for mine, (low, high) in zip(parts, ranges, strict=True):
-                mine.append(InputPart(_pieces(item, item.start + low, item.start + high)))
+                mine.append(InputPart(pieces_of(item, item.start + low, item.start + high)))
         elif item.spread is Spread.BY_KEY:
-            everything = InputPart(_pieces(item, item.start, item.stop))
+            everything = InputPart(pieces_of(item, item.start, item.stop))
             # The same cut whatever the batch, so that a key stays with its bundle while the placement stays.
             for mine, (low, high) in zip(parts, cuts(item.groups, weights), strict=True):
                 if low < high:
                     mine.append(everything.of_groups(low, high))
+        elif item.spread is Spread.BY_TASK:
+            raise ValueError("rows that are split by task are shared out by split_by_task")
         else:
-            everything = InputPart(_pieces(item, item.start, item.stop))
+            everything = InputPart(pieces_of(item, item.start, item.stop))
             for mine in parts:
                 mine.append(everything)
     filled = [tuple(part for part in mine if part.pieces) for mine in parts]
@@ -237,7 +242,7 @@ def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> d
     return {way: round(size) for way, size in traffic.items()}
 
 
-def _pieces(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:
+def pieces_of(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:
     """The segments' rows from `start` to `stop`. They are in order and contiguous, so most need not be looked at."""
     found = []
     first = max(bisect_right(item.segments, start, key=lambda segment: segment.first_row) - 1, 0)

@@ -8,11 +8,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.channels.key_hashes import Key
 from penstock.channels.layout import Channel, channel_name
 from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.clock import run_time
 from penstock.engine.query.feeds import Batch
+from penstock.engine.query.splitting import Splitting
 from penstock.engine.spark.java_values import java_of
 from penstock.engine.spark.streams import Streams
 from penstock.engine.state.checkpoint_log import CheckpointLog
@@ -43,6 +45,8 @@ class RunContext:
     identity: str = ""
     #: By operator: how many batches it may have had before it began anew and counted its batches from 0 again.
     batches_before: Mapping[str, int] = field(default_factory=dict)
+    #: By keyed operator: how rows reach its tasks.
+    splits: Mapping[str, Splitting] = field(default_factory=dict)
     #: By source: what the source remembers as long as the run lasts.
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -79,6 +83,11 @@ class RunContext:
     def file_writer(self, sink: Sink, first: Operator | None = None) -> FileWriter | None:
         """What writes the files of a sink; None if the sink writes no files. `first` is as in `place_of_sink`."""
         return sink.spec.file_writer(self.place_of_sink(sink, first))
+
+    def split_key(self, operator: str) -> Key:
+        """The key by whose hashes the tasks of an operator read their rows; empty if Spark shuffles the rows, or if the
+        operator has no tasks."""
+        return self.splits.get(operator, Splitting()).key
 
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]

@@ -119,7 +119,7 @@ class ChannelFeed:
             ranges.append(InputRange(segments, first, last, item.spread, item.groups))
             rows[item.channel] = last - first
         held = [segment for one in ranges for segment in one.segments if one.start < one.stop]
-        shares = split(ranges, self._seats.bundles())
+        shares = self._split(ranges)
         self.batch = Batch(
             stop,
             sum(rows.values()),
@@ -129,6 +129,9 @@ class ChannelFeed:
             traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in held}),
         )
         return shares
+
+    def _split(self, ranges: Sequence[InputRange]) -> list[Share]:
+        return split(ranges, self._seats.bundles())
 
     def take_batch(self) -> Batch:
         """What the batch that has just run was given to read. A batch without rows, which Spark runs to move a

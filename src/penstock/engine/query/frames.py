@@ -23,9 +23,11 @@ from penstock.engine.message.shares import Spread
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import AnyFeed, ChannelFeed, ChannelInput, SourceFeed
 from penstock.engine.query.intake import Intake
+from penstock.engine.query.keyed_feed import KeyedFeed
 from penstock.engine.query.programs import Programs
 from penstock.engine.query.rehearsal import frame_of, input_groups
 from penstock.engine.query.seats import Seats
+from penstock.engine.spark.split_streams import SplitRows
 from penstock.kinds import BatchWriter
 from penstock.topology.definition import Broadcast, Keyed, Map, Operator, Sink, Source, Stream
 
@@ -112,15 +114,20 @@ class FrameBuilder:
             self._feeds.append(feed)
             reader = self._programs.channel_reader(streams)
             name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
-            descriptors = self._context.streams.placed(self._session, name, feed)
             read = functools.partial(bundle.read, self._programs.reading(reader).pack())
-            frames.append(descriptors.mapInArrow(read, from_arrow_schema(reader.schema)))
+            schema = from_arrow_schema(reader.schema)
+            if isinstance(feed, KeyedFeed) and (internals := self._context.streams.internals) is not None:
+                frames.append(internals.split_stream(self._session, name, feed, SplitRows(read, schema, reader.key)))
+            else:
+                descriptors = self._context.streams.placed(self._session, name, feed)
+                frames.append(descriptors.mapInArrow(read, schema))
         return frames
 
     def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
         inputs = [channel_input(self._context, stream) for stream in streams]
         most = self._context.settings.batch_bytes
-        return ChannelFeed(self._operator.name, inputs, self._context.channels, self._intake, self._seats, most)
+        kind = KeyedFeed if all(one.spread is Spread.BY_TASK for one in inputs) else ChannelFeed
+        return kind(self._operator.name, inputs, self._context.channels, self._intake, self._seats, most)
 
 
 def channel_input(context: RunContext, stream: Stream) -> ChannelInput:
@@ -128,6 +135,9 @@ def channel_input(context: RunContext, stream: Stream) -> ChannelInput:
     channel = context.layout[channel_name(context.definition, stream)]
     if channel.key:
         return ChannelInput(channel.name, Spread.BY_KEY, channel.groups)
-    # A by-key stream into a keyed operator is split by Spark's own shuffle, behind this read.
+    consumer = context.definition.operator(stream.consumer)
+    if isinstance(consumer, Keyed) and context.split_key(consumer.name):
+        return ChannelInput(channel.name, Spread.BY_TASK, consumer.tasks)
+    # Other streams into a keyed operator are split by Spark's own shuffle, behind this read.
     spread = Spread.BROADCAST if isinstance(stream.grouping, Broadcast) else Spread.SHUFFLE
     return ChannelInput(channel.name, spread)

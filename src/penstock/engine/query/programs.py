@@ -9,7 +9,7 @@ from typing import Any
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.program import Program, Reader, Stage
 from penstock.engine.query.context import RunContext
-from penstock.topology.definition import Map, Operator, Sink, Stream
+from penstock.topology.definition import Keyed, Map, Operator, Sink, Stream
 from penstock.topology.validate_operators import OUTPUT_COLUMN
 
 
@@ -42,7 +42,10 @@ class Programs:
 
     def channel_reader(self, streams: Sequence[Stream]) -> ChannelReader:
         """What reads the rows of these streams, interleaved, from the segments of their channels."""
-        return ChannelReader(self._context.store, self._context.definition.schema_of_all(streams))
+        store, schema = self._context.store, self._context.definition.schema_of_all(streams)
+        if isinstance(self._first, Keyed):
+            return ChannelReader(store, schema, self._context.split_key(self._first.name), self._first.tasks)
+        return ChannelReader(store, schema)
 
     def _passed_on(self, index: int) -> str | None:
         """The output that the next operator of the chain reads; None for the last operator."""

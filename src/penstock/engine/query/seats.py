@@ -9,6 +9,7 @@ from penstock.clock import run_time
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor
 from penstock.engine.message.shares import Bundle, Share
+from penstock.engine.message.task_shares import task_bundles
 from penstock.monitor.report import BundleReport
 
 #: A descriptor for every partition, and the executor that is to run it; None lets Spark choose.
@@ -23,6 +24,8 @@ class RequestedBundles:
     shares: list[list[Bundle]] = field(default_factory=list)
     #: When it was asked where the bundles are to run.
     at: float = 0.0
+    #: Whether the bundles are those of the tasks: bundle n of every input is task n.
+    by_task: bool = False
 
     @property
     def bundles(self) -> list[Bundle]:
@@ -37,11 +40,14 @@ class Seats:
         bundles: Callable[[], Sequence[Bundle]],
         executor: Callable[[Slot], Executor | None],
         ran_on: Callable[[BundleReport], str] = lambda report: report.slot,
+        task_slots: Callable[[], Sequence[Slot]] = tuple,
     ) -> None:
         self._bundles = bundles
         self.executor = executor
         #: The slot on which a bundle ran, where Spark has chosen the slot.
         self.ran_on = ran_on
+        #: Of a keyed operator: the slot of each task.
+        self._task_slots = task_slots
         self._requested = RequestedBundles()
 
     def bundles(self) -> Sequence[Bundle]:
@@ -49,6 +55,13 @@ class Seats:
         if not self._requested.shares:
             self._requested.at = run_time()
         return self._bundles()
+
+    def tasks(self, count: int) -> Sequence[Bundle]:
+        """A bundle for each of the tasks of a keyed operator, where the task's state is now to be. A feed whose
+        partitions are the tasks asks for this, and not for `bundles`."""
+        bundles = self.bundles()
+        self._requested.by_task = True
+        return task_bundles(count, self._task_slots(), bundles)
 
     def instances(self) -> int:
         return max(sum(bundle.instances for bundle in self._bundles()), 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.cluster.model import Slot
-from penstock.engine.message.shares import Bundle
 from penstock.engine.query.query import OperatorQuery
+from penstock.engine.query.seats import RequestedBundles
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.spark.batch_history import RanBatch, RanTask
 from penstock.engine.spark.internals import SparkInternals
@@ -35,7 +35,7 @@ def observe(query: AnyQuery, slots: Slots) -> Observed | None:
         for bundle in requested.bundles:
             counted[bundle.slot] += bundle.instances
         return Observed(ran.batch, requested.at, counted)
-    return _seen(query, ran, requested.at, requested.shares, slots)
+    return _seen(query, ran, requested, slots)
 
 
 def _standing(query: StandingQuery, internals: SparkInternals, slots: Slots) -> Observed | None:
@@ -58,12 +58,13 @@ def _standing(query: StandingQuery, internals: SparkInternals, slots: Slots) -> 
     return Observed(turn.number, turn.began, instances, {}, frozenset(strangers))
 
 
-def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bundle]], slots: Slots) -> Observed:
+def _seen(query: OperatorQuery, ran: RanBatch, requested: RequestedBundles, slots: Slots) -> Observed:
     stages: dict[int, list[RanTask]] = {}
     for task in ran.tasks:
         stages.setdefault(task.stage, []).append(task)
-    reads = [share for share in shares if share]
-    # The stages that read come first; in the last one of a keyed operator, partition n is task n.
+    reads = [share for share in requested.shares if share]
+    # The stages that read come first; in the last one of a keyed operator, partition n is task n. Without a shuffle
+    # there is only one stage, which is both.
     reading = [stages[stage] for stage in sorted(stages)][: len(reads)]
     instances: Counter[Slot] = Counter()
     strangers = set()
@@ -77,11 +78,11 @@ def _seen(query: OperatorQuery, ran: RanBatch, at: float, shares: list[list[Bund
                 counted[slot] += bundles[task.partition].instances
         instances |= counted
     places: dict[int, Slot] = {}
-    if isinstance(query.operator, Keyed) and len(stages) > len(reading):
+    if isinstance(query.operator, Keyed) and stages and (requested.by_task or len(stages) > len(reading)):
         for task in stages[max(stages)]:
             slot = slots.slot_of(task.executor)
             if slot is None:
                 strangers.add(task.executor)
             else:
                 places[task.partition] = slot
-    return Observed(ran.batch, at, dict(instances), places, frozenset(strangers))
+    return Observed(ran.batch, requested.at, dict(instances), places, frozenset(strangers))

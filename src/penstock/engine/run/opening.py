@@ -13,6 +13,7 @@ from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore, absolute
 from penstock.clock import run_time
 from penstock.engine.query.context import BatchListener, RunContext, mark_of
+from penstock.engine.query.splitting import hashed_keys, splittings
 from penstock.engine.query.staged_files import finish_files
 from penstock.engine.run.handover import (
     batches_before,
@@ -117,7 +118,8 @@ def open_context(
             state.sub(name)
     finish_sinks(old.begun, catalog)
     clear_left_sinks(old.shape, declared, owner)
-    layout = channels_of(definition)
+    splits = splittings(definition, settings, host.spark, host.streams.internals)
+    layout = channels_of(definition, hashed_keys(splits))
     # An operator that begins anew counts its batches anew. The record may lag, so it gives the operator up first.
     before = catalog.load().last_batches
     record.write({name: number for name, number in before.items() if name in succession.carried})
@@ -140,6 +142,7 @@ def open_context(
         published=published,
         identity=owner.identity,
         batches_before=batches_before(catalog),
+        splits=splits,
     )
     for sink in definition.sinks:
         if (writer := context.file_writer(sink)) is not None:

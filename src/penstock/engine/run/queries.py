@@ -239,4 +239,4 @@ class Queries:
             tasks = [slot.name for slot in arrangement.requested.tasks.get(operator, ())]
             return place_of(report, slots.by_executor(), tasks)
 
-        return Seats(bundles, slots.executor, ran_on)
+        return Seats(bundles, slots.executor, ran_on, lambda: arrangement.requested.tasks.get(operator, ()))

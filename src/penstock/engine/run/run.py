@@ -174,6 +174,9 @@ class Run:
         self._watcher = self._open_watcher(context)
         for what in opened.told:
             self.happened("notice", what)
+        for name, split in context.splits.items():
+            if split.why and self.settings.shuffle == "none":
+                self.happened("notice", f"Spark shuffles its rows: {split.why}", name)
         if what := rewriting.finish(self.host.spark, context, catalog):
             self.happened("recovery", what)
         self.definition = with_tasks(declared, recorded_tasks(catalog))

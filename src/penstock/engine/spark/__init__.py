@@ -24,4 +24,6 @@ internals.py looks for what placing bundles needs; where another version lacks i
 13. stream_plans.py, plan_of(): the analysed plan of a DataFrame, as data.
 14. driver_jvm.py, start_jvm(): the driver's JVM starts without secrets on its command line.
 15. driver_jvm.py, close_callbacks(): nobody but that JVM can call its Python half.
+16. split_streams.py: a placed stream of rows that says to Spark's planner that they are split by key, so that Spark
+    shuffles nothing; and stream_plans.py, explained(): the physical plan of a stream before it is started.
 """

@@ -35,16 +35,23 @@ class DescriptorFrames:
 
     def of(self, session: Any, partitions: Sequence[tuple[bytes, Executor | None]], streaming: bool = True) -> Any:
         """A DataFrame of one row a partition, each with its preferred executor, in a Java session."""
+        return session.internalCreateDataFrame(self.rows(partitions), self.schema, streaming)
+
+    def rows(self, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
+        """The same as an RDD of Spark's own rows."""
         pairs = [
             self.java.pair(self._row(self.java.array(self._object, [bytearray(descriptor)])), self._place(executor))
             for descriptor, executor in partitions
         ]
-        rows = self.java.context.makeRDD(self.java.seq(pairs), self._row_tag)
-        return session.internalCreateDataFrame(rows, self.schema, streaming)
+        return self.java.context.makeRDD(self.java.seq(pairs), self._row_tag)
 
-    def empty(self, session: Any) -> Any:
-        """A streaming DataFrame of no partition at all."""
-        return session.internalCreateDataFrame(self.java.context.emptyRDD(self._row_tag), self.schema, True)
+    def empty(self, session: Any, streaming: bool = True) -> Any:
+        """A DataFrame of no partition at all."""
+        return session.internalCreateDataFrame(self.no_rows(), self.schema, streaming)
+
+    def no_rows(self) -> Any:
+        """An RDD of rows that has no partition."""
+        return self.java.context.emptyRDD(self._row_tag)
 
     def offset(self, text: str) -> Any:
         """An offset of a placed stream, as Java has it."""

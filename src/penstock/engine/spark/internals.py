@@ -11,12 +11,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.batch_history import RanBatch, RanTask, recent_batches, running_tasks
 from penstock.engine.spark.descriptor_frames import DESCRIPTOR, DescriptorFrames
 from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
 from penstock.engine.spark.java_values import STREAMING, JavaValues, java_of, query_manager
+from penstock.engine.spark.split_streams import SplitFrames, SplitRows, dataset_of, split_stream
 from penstock.engine.spark.state_partitions import StatePartition
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -133,9 +135,15 @@ class SparkInternals:
         unnamed = getattr(relation, "$lessinit$greater$default$4")()
         source = PlacedSource(self._frames, name, feed, session)
         plan = relation(source, attributes, self._java.none, unnamed, session)
-        # Found through its package: a companion object is not a class that JavaClass could name.
-        companion = getattr(getattr(java_of(self.spark).org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
-        return DataFrame(companion.ofRows(session, plan), spark)
+        return DataFrame(dataset_of(self.spark)(session, plan), spark)
+
+    def split_stream(self, spark: SparkSession, name: str, feed: Feed, rows: SplitRows) -> DataFrame:
+        """A streaming DataFrame of rows in `spark` that are split by key as Spark would split them."""
+        return split_stream(self._frames, spark, name, feed, rows)
+
+    def split_of_no_rows(self, spark: SparkSession, schema: StructType, key: Sequence[str], tasks: int) -> DataFrame:
+        """A stream that has no rows, and says that they are split by a key; with no key it says nothing."""
+        return SplitFrames(self._frames, spark, schema).of_no_rows(key, tasks)
 
     def start(self, frame: DataFrame, identity: QueryIdentity, sink: BatchSink) -> StreamingQuery:
         """Start a query that gives the first column of every micro-batch to `sink`."""

@@ -100,10 +100,13 @@ class PlacedSource(_CalledFromJava):
     def getBatch(self, start: Any, end: Any) -> Any:
         def batch() -> Any:
             begin = start.get().json() if start.isDefined() else None
-            partitions = self._feed.partitions(begin, end.json())
-            return self._frames.of(self._session, partitions) if partitions else self._frames.empty(self._session)
+            return self._frame(self._feed.partitions(begin, end.json()))
 
         return self._call(batch)
+
+    def _frame(self, partitions: Sequence[tuple[bytes, Executor | None]]) -> Any:
+        """A batch of these partitions, as Java has it."""
+        return self._frames.of(self._session, partitions) if partitions else self._frames.empty(self._session)
 
     def commit(self, end: Any) -> None:
         self._call(lambda: self._feed.committed(end.json()))

@@ -51,6 +51,13 @@ def stateful_operators(frame: DataFrame) -> tuple[int, bool]:
     return len(stateful), "Join" in stateful
 
 
+def explained(frame: DataFrame) -> str:
+    """The physical plan that Spark would make of a stream, in Spark's words."""
+    java = java_of(frame.sparkSession)
+    mode = getattr(getattr(java.org.apache.spark.sql.execution, "ExplainMode$"), "MODULE$").fromString("simple")
+    return str(frame._jdf.queryExecution().explainString(mode))
+
+
 def refusal_of(frame: DataFrame, output_mode: str) -> str:
     """What Spark would say if this stream were started in this output mode. The text is empty if Spark would start it,
     or was told not to look. On Spark Connect it is always empty: there Spark refuses only when a query starts."""

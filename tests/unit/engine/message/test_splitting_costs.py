@@ -10,6 +10,7 @@ from penstock.channels.records import Segment
 from penstock.cluster.model import Slot
 from penstock.engine.message import shares as splitting
 from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Piece, Spread, split, traffic_of
+from penstock.engine.message.task_shares import split_by_task
 
 SEGMENTS, BUNDLES, ROWS = 500, 32, 10
 BUNDLE = [Bundle(Slot(f"m{index}", 0), 2) for index in range(BUNDLES)]
@@ -42,7 +43,8 @@ def test_pieces_are_made_and_written_down_once(spread: Spread, monkeypatch: pyte
 
     monkeypatch.setattr(json, "dumps", dump)
     found = segments()
-    shares = split([InputRange(found, 0, SEGMENTS * ROWS, spread, groups=256)], BUNDLE)
+    shared = split_by_task if spread is Spread.BY_TASK else split
+    shares = shared([InputRange(found, 0, SEGMENTS * ROWS, spread, groups=256)], BUNDLE)
     descriptors = [share.as_descriptor() for share in shares]
     traffic = traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in found})
     # A segment that two bundles read is two pieces of one.
