@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ def count(frame):
     return frame.groupBy("word").count()
 
 
-def word_count(name: str, rows: int, rate: float = 1_000_000) -> Topology:
+def word_count(name: str, rows: int | None, rate: float = 1_000_000) -> Topology:
     topology = Topology(name)
     lines = topology.source("lines", sources.rate(rate, sources.sentences(vocabulary=50), rows=rows), instances=2)
     words = topology.map("split", split, inputs=[lines], schema="word string", instances=3)
@@ -54,7 +55,7 @@ def event_log(hosts) -> list[str]:
 
 
 def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, running, hosts) -> None:
-    topology = word_count("placed", rows=20_000, rate=8_000)
+    topology = word_count("placed", rows=None, rate=4_000)
     slots = standalone_host.cluster.slots
     placement = Placement(
         {
@@ -68,7 +69,11 @@ def test_bundles_and_tasks_run_on_their_slots(standalone_host: SparkHost, runnin
     # The host is shared: other tests' operators may have the same names.
     before = len(event_log(hosts))
     with running(topology, standalone_host, placement=placement) as run:
-        assert run.wait(120)
+        # A bundle that comes late has nothing to do until then: the others take all rows.
+        deadline = time.monotonic() + 120
+        while len(run.observed_places.of("split")) < 2 or not run.statistics.batches("out"):
+            assert time.monotonic() < deadline
+            run.wait(0.1)
         locations = run.placements.state_locations("count")
         reported = {name: run.observed_places.of(name) for name in ("lines", "split", "out")}
     executor = {slot: one.id for slot, one in standalone_host.slots.bindings().items()}
