@@ -5,6 +5,7 @@ It says "published" once the first batch has reached the sink, and "finished" at
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -40,7 +41,8 @@ def main(folder: Path, cluster: str, rows: int) -> None:
     # Both: what came out of the stateless operator, row by row, and the counts.
     topology.sink("words", sinks.parquet(folder / "words"), inputs=[words])
     topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counts])
-    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3)
+    shuffle = os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange")
+    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, shuffle=shuffle)
     state = StateFolder.hold(str(folder / "state"))
     provider = (
         LocalCluster(slots=2, cores=1, task_threads=24)

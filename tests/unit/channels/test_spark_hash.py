@@ -1,4 +1,4 @@
-"""What can be hashed, and values that Spark's `hash` has given: tests/spark/test_spark_hash.py compares every type."""
+"""What can be hashed, and values that Spark has given. tests/spark/test_hash_comparison.py compares every type."""
 
 from __future__ import annotations
 

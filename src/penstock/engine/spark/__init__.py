@@ -25,5 +25,6 @@ internals.py looks for what placing bundles needs; where another version lacks i
 14. driver_jvm.py, start_jvm(): the driver's JVM starts without secrets on its command line.
 15. driver_jvm.py, close_callbacks(): nobody but that JVM can call its Python half.
 16. split_streams.py: a placed stream of rows that says to Spark's planner that they are split by key, so that Spark
-    shuffles nothing; and stream_plans.py, explained(): the physical plan of a stream before it is started.
+    shuffles nothing; and stream_plans.py, explained(): the physical plan of a stream before it is started. They are
+    tested in tests/spark/test_keyed_without_shuffle.py.
 """
