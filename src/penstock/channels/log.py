@@ -388,6 +388,11 @@ class SeenChannels:
         """What guards all channels. Whoever waits holds it while the predicate is evaluated."""
         return self.channels.lock
 
+    @property
+    def last_batch(self) -> int | None:
+        """The last batch of the operator that was published."""
+        return self.channels.last_batch(self.operator)
+
     def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
         return self.channels.full(channel, coming)
 

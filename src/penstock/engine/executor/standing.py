@@ -4,39 +4,55 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from penstock.engine.executor import worker
 from penstock.engine.executor.bundle import Bundle
 from penstock.engine.message import wire
 from penstock.engine.message.program import PackedProgram, Program
 from penstock.engine.message.shares import Descriptor
-from penstock.engine.message.wire import Address, Work
+from penstock.engine.message.wire import Address, Seat, Work
+from penstock.monitor.report import BundleReport
 
 #: Seconds before a bundle that was given up takes its seat again.
 AGAIN_SECONDS = 0.1
+#: So often in a row a bundle may not reach the driver before its task fails: the driver may be gone for good.
+MOST_TRIES = 50
 
 
 def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the Spark task does: one row for every seat, with how many shares were done on it."""
     worker.prepare()
     program = packed.unpack()
+    task = TaskContext.get()
+    attempt = 0 if task is None else task.attemptNumber()
     for batch in batches:
         for seat in batch.column(0):
-            done = _stand(program, address, seat.as_py())
+            done = _stand(program, address, replace(Seat.parse(seat.as_py()), attempt=attempt).as_text())
             yield pa.record_batch([pa.array([str(done).encode()], pa.binary())], names=["done"])
 
 
 def _stand(program: Program, address: Address, seat: bytes) -> int:
     """Take a seat until its turn is over. A bundle that the driver has given up, because it was stopped or cut off for
     a while, takes its seat again: if it failed instead, Spark would count that against the query."""
-    done = 0
+    done = tries = 0
     while True:
-        standing = _Standing(program, address, seat)
+        try:
+            with wire.while_there():
+                connection = wire.connect(address)
+        except wire.Gone:
+            tries += 1
+            if tries == MOST_TRIES:
+                raise
+            time.sleep(AGAIN_SECONDS)
+            continue
+        tries, standing = 0, _Standing(program, connection, seat)
         try:
             standing.run()
             return done + standing.done
@@ -48,12 +64,12 @@ def _stand(program: Program, address: Address, seat: bytes) -> int:
 class _Standing:
     """One seat, from taking it to leaving it."""
 
-    def __init__(self, program: Program, address: Address, seat: bytes) -> None:
+    def __init__(self, program: Program, connection: Connection, seat: bytes) -> None:
         #: How many shares were done.
         self.done = 0
         self._program = program
         self._seat = seat
-        self._connection: Connection = wire.connect(address)
+        self._connection = connection
         #: Held while something is sent: signs of life come from a thread of their own.
         self._sending = threading.Lock()
         self._working = threading.Event()
@@ -65,13 +81,23 @@ class _Standing:
             with wire.while_there():
                 self._connection.send_bytes(self._seat)
             while (work := self._next()) is not None:
-                self._working.set()
-                descriptor = Descriptor.parse(work.descriptor)
-                reports = Bundle(self._program, descriptor, work.batch, work.part).run()
-                self._working.clear()
+                reports = self._done(work)
                 with self._sending, wire.while_there():
                     wire.send_reports(self._connection, [one.as_json() for one in reports])
                 self.done += 1
+
+    def _done(self, work: Work) -> Sequence[BundleReport]:
+        self._working.set()
+        try:
+            return Bundle(self._program, Descriptor.parse(work.descriptor), work.batch, work.part).run()
+        except Exception as error:
+            # The driver says nothing to a bundle that works, so there is something to be heard only if it has hung up.
+            # Then another bundle has done this share meanwhile, and what the share reads may be swept.
+            if self._connection.poll(0):
+                raise wire.Gone("the driver has given this bundle up") from error
+            raise
+        finally:
+            self._working.clear()
 
     def _next(self) -> Work | None:
         with wire.while_there():

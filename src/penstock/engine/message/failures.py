@@ -34,7 +34,7 @@ _MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
 _LOST = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
     r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
-    r"|Failed to get broadcast|maximum allowable number of attempts"
+    r"|Failed to get broadcast|maximum allowable number of attempts|Python worker exited unexpectedly"
 )
 #: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
 _RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Invalid)(:|$)")

@@ -48,6 +48,8 @@ class Seat:
     index: int
     slot: str
     instances: int
+    #: The how-manieth attempt of Spark at the task. An earlier one may still be there, if it was only cut off.
+    attempt: int = 0
 
     def as_text(self) -> bytes:
         return json.dumps(vars(self)).encode()
@@ -55,7 +57,7 @@ class Seat:
     @staticmethod
     def parse(text: bytes) -> Seat:
         fields = json.loads(text)
-        wanted = {"query": str, "turn": int, "index": int, "slot": str, "instances": int}
+        wanted = {"query": str, "turn": int, "index": int, "slot": str, "instances": int, "attempt": int}
         if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != wanted:
             raise ValueError("a bundle says first which seat it takes")
         return Seat(**fields)

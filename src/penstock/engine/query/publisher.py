@@ -60,7 +60,10 @@ class Publisher:
         check_staged(whole)
         channels = self._context.channels
         is_new = channels.publish(self._first.name, done.number, segments, whole.as_json(), read_to)
-        finish_files(whole, channels.catalog)
+        if is_new:
+            finish_files(whole, channels.catalog)
+        else:  # what the catalog names counts, which another attempt may have written
+            self.finish_again(done.number)
         now = run_time()
         return PublishedBatch(done, [replace(report, finished=now) for report in reports], is_new)
 

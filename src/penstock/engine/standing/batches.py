@@ -69,6 +69,8 @@ class Dealt:
     batch: OpenBatch
     part: int
     share: Share
+    #: How many bundles that worked on it were silent for too long, and were given up.
+    silences: int = 0
 
 
 @dataclass(eq=False)
@@ -81,6 +83,8 @@ class Standing:
     pacer: Pacer
     #: What its thread waits for while another bundle has the watch; its lock is that of the channels.
     woken: threading.Condition
+    #: The how-manieth attempt of Spark at its task.
+    attempt: int = 0
     work: Dealt | None = None
     taken_at: float = 0.0
     #: Whether it waits for work.

@@ -90,11 +90,14 @@ class Dealer(Gate):
 
     # Bundles come and go
 
-    def stand(self, turn: int, index: int, bundle: Bundle) -> Standing:
-        """A bundle is there. If there was one on its seat, that one is given up: Spark has started the task again."""
-        standing = Standing(turn, index, bundle, self._pacer(), threading.Condition(self._channels.lock))
+    def stand(self, turn: int, index: int, bundle: Bundle, attempt: int = 0) -> Standing | None:
+        """A bundle is there. If there was one on its seat, that one is given up: Spark has started the task again. None
+        if the one on its seat is of a later attempt: Spark has given up the one that comes."""
+        standing = Standing(turn, index, bundle, self._pacer(), threading.Condition(self._channels.lock), attempt)
         with self._channels.lock:
             before = self._stands.get(standing.seat)
+            if before is not None and before.attempt > attempt:
+                return None
             if before is not None:
                 standing.pacer = before.pacer
                 self._give_up(before)
@@ -333,7 +336,7 @@ class Dealer(Gate):
 
     def _may_cut(self, standing: Standing) -> bool:
         supply = self._supply
-        if supply is None or self._cutting or standing.turn != self._turn or not self.lets_in():
+        if supply is None or self._cutting or standing.turn != self._turn or standing.gone or not self.lets_in():
             return False
         if len(self._open_batches) >= AHEAD * len(self._bundles):
             return False
@@ -343,8 +346,10 @@ class Dealer(Gate):
         return rows > 0 and (rows >= self._bound(standing) or self._clock() >= self._earliest_cut())
 
     def _is_full(self, channel: str) -> bool:
-        """What bundles have written counts, also while it waits to be published."""
-        reports = (one for batch in self._open_batches for found in batch.reports for one in found or ())
+        """What bundles have written counts, also while it waits to be published. What is published counts already."""
+        last = self._channels.last_batch
+        waiting = (batch for batch in self._open_batches if last is None or batch.number > last)
+        reports = (one for batch in waiting for found in batch.reports for one in found or ())
         coming = [segment for one in reports for segment in one.segments if segment.channel == channel]
         return self._channels.full(channel, coming)
 
@@ -411,3 +416,6 @@ class Dealer(Gate):
                     self._go_back()
                 elif cut is not None:
                     self._deal(cut, turn, bundles, is_last)
+                else:
+                    # A kind of source that says it has rows, and then gives none, is not asked again at once.
+                    self._channels.pause(LINGER_LOOK)

@@ -169,7 +169,7 @@ class StandingQuery:
         turn = self._turns.get(seat.turn)
         if self._stopping or turn is None or seat.turn < self.dealer.serves or seat.index >= len(turn.bundles):
             return None
-        return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index])
+        return self.dealer.stand(seat.turn, seat.index, turn.bundles[seat.index], seat.attempt)
 
     def _keep_turns(self) -> None:
         while not self._stopping and self.failure is None:

@@ -19,9 +19,12 @@ from penstock.engine.standing.batches import Standing
 from penstock.engine.standing.dealer import Dealer
 from penstock.logs import LOGGER
 from penstock.monitor.report import BundleReport
+from penstock.topology.definition import Operator
 
-#: Seconds without a sign of life after which a bundle's work is given to another.
+#: Seconds without a sign of life after which a bundle's work is given to another. They double each time that happens to
+#: the same work: a function that lets no other thread run for a minute could otherwise never finish.
 SILENT_SECONDS = 15.0
+MOST_DOUBLINGS = 8
 #: So many may be connected and not have said who they are.
 MOST_STRANGERS = 256
 #: Seconds before the next try where a connection could not be taken.
@@ -34,6 +37,9 @@ class Served(Protocol):
     """A query whose bundles connect here."""
 
     dealer: Dealer
+
+    @property
+    def operator(self) -> Operator: ...
 
     def seat_taken(self, seat: Seat) -> Standing | None:
         """A bundle takes a seat; None if there is no such seat (any more)."""
@@ -148,7 +154,19 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                 return
             descriptor = dealt.share.as_descriptor()
             wire.send_work(connection, wire.Work(dealt.batch.number, dealt.part, descriptor))
-            text = wire.receive_reports(connection, SILENT_SECONDS)
+            try:
+                text = wire.receive_reports(connection, SILENT_SECONDS * 2 ** min(dealt.silences, MOST_DOUBLINGS))
+            except TimeoutError:
+                dealt.silences += 1
+                if dealt.silences > 1:
+                    LOGGER.warning(
+                        'a share of batch %d of "%s" was given to another bundle for the %d. time, because the bundle '
+                        "that had it was silent: was it stopped, or does a function let no other thread run?",
+                        dealt.batch.number,
+                        query.operator.name,
+                        dealt.silences,
+                    )
+                raise
             reports = tuple(BundleReport.of(one) for one in json.loads(text))
             dealer.done(standing, reports)
     finally:

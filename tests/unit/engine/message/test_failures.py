@@ -60,3 +60,10 @@ def test_what_other_threads_do_meanwhile_is_theirs(printed) -> None:
         other.start()
         other.join()
     assert "UNRESOLVED_COLUMN" in printed()
+
+
+def test_a_python_worker_that_died_is_a_matter_of_the_machine_and_not_of_the_function() -> None:
+    """The system may have killed it for its memory. A query that ends over it is started again, so often at most."""
+    text = "Task 0 failed 4 times: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    assert failures.tells_of_lost_executors(RuntimeError(text))
+    assert not failures.tells_of_lost_executors(RuntimeError("ValueError: no such thing"))

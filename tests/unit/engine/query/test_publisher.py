@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +92,23 @@ def test_a_batch_is_published_and_reported_once(
     assert not again.is_new
     assert len(told) == 2, "a replay is not reported"
     assert not publishes.has(1)
+
+
+def test_a_batch_that_was_in_the_catalog_keeps_its_own_files(publishes: Publisher, tmp_path: Path) -> None:
+    """Another thread, held up by its database, has published the batch while this one worked on other rows."""
+    final = tmp_path / "part-0.parquet"
+
+    def writes(text: str) -> FinishedBatch:
+        staged = tmp_path / f"staged-{text}"
+        staged.write_text(text)
+        done = finished(0)
+        return replace(
+            done, bundles=(replace(done.bundles[0], staged=((f"|{staged}", str(final)),)), *done.bundles[1:])
+        )
+
+    publishes.publish(writes("first"))
+    assert not publishes.publish(writes("second")).is_new
+    assert final.read_text() == "first"
 
 
 def test_an_operator_in_a_chain_is_reported_with_what_the_operator_before_it_gave_it(

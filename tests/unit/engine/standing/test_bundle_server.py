@@ -6,10 +6,11 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ REPORT = BundleReport("a/0", 1, 0, None, "", 0, 10, 0, {}, 0.01, 0.01, 0.0, 0.01
 class Channels:
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.last_batch = None
         self._changed = threading.Condition(self.lock)
 
     def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
@@ -75,6 +77,8 @@ class Rows:
 class Query:
     """A query with one seat."""
 
+    operator: Any = SimpleNamespace(name="map")
+
     def __init__(self) -> None:
         self.published: list[int] = []
         self.ended = False
@@ -94,7 +98,7 @@ class Query:
             self.dealer.publish_next(0.05)
 
     def seat_taken(self, seat: Seat) -> Standing | None:
-        return self.dealer.stand(seat.turn, seat.index, BUNDLE) if seat.turn == 1 else None
+        return self.dealer.stand(seat.turn, seat.index, BUNDLE, seat.attempt) if seat.turn == 1 else None
 
     def fail(self, error: Exception) -> None:
         self.failure = error
@@ -217,24 +221,102 @@ def test_a_bundle_that_was_given_up_takes_its_seat_again(
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.2)
     seconds = iter([0.6, 0.0, 0.0])
 
-    class Stopped:
-        def __init__(self, *_: Any) -> None:
-            pass
+    def stopped() -> list[BundleReport]:
+        time.sleep(next(seconds))
+        return [REPORT]
 
-        def run(self) -> list[BundleReport]:
-            time.sleep(next(seconds))
-            return [REPORT]
+    stands_until_two_are_published(server, query, monkeypatch, stopped)
 
-    monkeypatch.setattr(standing, "Bundle", Stopped)
+
+def test_a_bundle_that_was_given_up_does_not_fail_over_what_it_finds_then(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have done its share meanwhile, and the segments that it reads are swept."""
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.2)
+    runs = iter([True, False, False])
+
+    def swept() -> list[BundleReport]:
+        if next(runs):
+            time.sleep(0.6)
+            raise RuntimeError("SEGMENT_UNREADABLE")
+        return [REPORT]
+
+    stands_until_two_are_published(server, query, monkeypatch, swept)
+
+
+def test_a_bundle_that_fails_while_it_is_listened_to_fails_its_task(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> list[BundleReport]:
+        raise RuntimeError("the function's own fault")
+
+    with pytest.raises(RuntimeError, match="own fault"):
+        stands_until_two_are_published(server, query, monkeypatch, fails)
+
+
+def test_work_that_takes_long_in_silence_is_finished_in_the_end(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that lets no other thread run, so that nobody can say that it is alive."""
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(wire, "ALIVE_SECONDS", 60.0)
+
+    def lets_nobody_else_run() -> list[BundleReport]:
+        time.sleep(0.5)
+        return [REPORT]
+
+    stands_until_two_are_published(server, query, monkeypatch, lets_nobody_else_run)
+
+
+def test_a_driver_that_turns_a_bundle_away_once_is_asked_again(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, turned_away = wire.connect, []
+
+    def connect(address: wire.Address) -> Connection:
+        if not turned_away:
+            turned_away.append(True)
+            raise EOFError
+        return real(address)
+
+    monkeypatch.setattr(wire, "connect", connect)
+    stands_until_two_are_published(server, query, monkeypatch, lambda: [REPORT])
+    assert turned_away
+
+
+def test_a_driver_that_is_gone_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "AGAIN_SECONDS", 0.0)
+    program: Any = None
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = wire.Address("127.0.0.1", unused.getsockname()[1], b"key")
+        with pytest.raises(wire.Gone):
+            standing._stand(program, address, b"")
+
+
+def stands_until_two_are_published(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch, run: Callable[[], list[BundleReport]]
+) -> None:
+    """A bundle whose shares are done by `run` stands until two batches are published, and its task ends as usual."""
+    monkeypatch.setattr(standing, "Bundle", lambda *_: SimpleNamespace(run=run))
     seat = Seat(server.add(query), 1, 0, "a/0", 1).as_text()
     program: Any = None
-    done: list[int] = []
-    bundle = threading.Thread(target=lambda: done.append(standing._stand(program, server.address, seat)), daemon=True)
+    ends: list[Any] = []
+
+    def stand() -> None:
+        try:
+            ends.append(standing._stand(program, server.address, seat))
+        except Exception as error:
+            ends.append(error)
+
+    bundle = threading.Thread(target=stand, daemon=True)
     bundle.start()
-    deadline = time.monotonic() + 5
-    while len(query.published) < 2 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 10
+    while len(query.published) < 2 and not ends and time.monotonic() < deadline:
         time.sleep(0.01)
     query.dealer.end()
     bundle.join(5)
+    if ends and isinstance(ends[0], Exception):
+        raise ends[0]
     assert query.published == [0, 1]
-    assert done, "the task ends as usual when its turn is over"
+    assert ends, "the task ends as usual when its turn is over"

@@ -31,6 +31,7 @@ class Channels:
         self._changed = threading.Condition(self.lock)
         self.is_full = False
         self.room = 1_000_000
+        self.last_batch: int | None = None
 
     def full(self, channel: str, coming: Sequence[NewSegment] = ()) -> bool:
         return self.is_full or sum(segment.rows for segment in coming) >= self.room
@@ -105,8 +106,14 @@ def dealer_of(rows: Rows, most: int = 10, linger: float = 0.0) -> tuple[Dealer, 
     return dealer, published, channels
 
 
+def stand(dealer: Dealer, turn: int, index: int, bundle: Bundle, attempt: int = 0) -> Standing:
+    standing = dealer.stand(turn, index, bundle, attempt)
+    assert standing is not None
+    return standing
+
+
 def served(dealer: Dealer, *bundles: Bundle, turn: int = 1) -> list[Standing]:
-    stands = [dealer.stand(turn, index, bundle) for index, bundle in enumerate(bundles)]
+    stands = [stand(dealer, turn, index, bundle) for index, bundle in enumerate(bundles)]
     dealer.serve(turn, bundles)
     return stands
 
@@ -173,7 +180,7 @@ def test_a_task_that_spark_starts_again_takes_the_seat_and_the_share() -> None:
     dealer, published, _ = dealer_of(Rows(10))
     [before] = served(dealer, ONE)
     rows_of(dealer, before)
-    again = dealer.stand(1, 0, ONE)
+    again = stand(dealer, 1, 0, ONE)
     assert dealer.take(before) is None
     assert rows_of(dealer, again) == [0, 10]
     assert not done(dealer, before, report())
@@ -322,7 +329,7 @@ def test_a_bundle_of_the_next_turn_does_not_keep_the_watch_from_those_who_may_cu
     rows = Rows(0)
     dealer, _, channels = dealer_of(rows)
     [old] = served(dealer, ONE)
-    early = dealer.stand(2, 0, TWO)
+    early = stand(dealer, 2, 0, TWO)
     got: dict[str, Any] = {}
     waits = in_background(lambda: got.update(early=dealer.take(early)))
     works = in_background(lambda: got.update(old=rows_of(dealer, old)))
@@ -473,3 +480,85 @@ def takes_within(dealer: Dealer, standing: Standing, seconds: float) -> Any:
     thread.start()
     thread.join(seconds)
     return taken[0] if taken else None
+
+
+def test_an_attempt_that_spark_has_given_up_does_not_take_the_seat_of_the_one_after_it() -> None:
+    """Its executor was cut off for minutes and is back. If the live attempt had to leave, nobody would be there when
+    Spark ends the old one."""
+    dealer, published, _ = dealer_of(Rows(20, any_bundle=False))
+    _, two = served(dealer, ONE, TWO)
+    live = stand(dealer, 1, 0, ONE, attempt=1)
+    assert dealer.stand(1, 0, ONE, attempt=0) is None
+    assert rows_of(dealer, live) == rows_of(dealer, two) == [0, 20]
+    done(dealer, live, report())
+    done(dealer, two, report("b/0"))
+    assert published.batches == [(0, [0, 20])]
+    assert stand(dealer, 1, 0, ONE, attempt=1) is not live, "the same attempt takes its seat again"
+
+
+def test_a_watcher_that_was_given_up_while_it_looked_cuts_nothing() -> None:
+    rows = Rows(20, any_bundle=False)
+    dealer, _, _ = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    looks, may_go_on = threading.Event(), threading.Event()
+
+    def look() -> None:
+        looks.set()
+        assert may_go_on.wait(5)
+
+    rows.look = look  # type: ignore[method-assign]
+    answers: list[Any] = []
+
+    def take() -> None:
+        try:
+            answers.append(dealer.take(one))
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    assert looks.wait(5)
+    dealer.lost(stand(dealer, 1, 0, ONE))  # Spark has started the task again, and that one is gone too
+    may_go_on.set()
+    thread.join(5)
+    assert answers == [None]
+
+
+def test_what_is_published_does_not_take_its_room_twice() -> None:
+    """Between the catalog and the last name of a file, a batch is in the channel and still open."""
+    dealer, published, channels = dealer_of(Rows(20))
+    channels.room = 10
+    [one] = served(dealer, ONE)
+    rows_of(dealer, one)
+    segment = NewSegment("out", "out/1.arrow", 10, 100, "a/0", 0.0, 0.0)
+    dealer.done(one, tuple(replace(each, segments=(segment,)) for each in report()))
+    with channels.lock:
+        assert not dealer.lets_in()
+    published.may_go_on.clear()
+    thread = threading.Thread(target=lambda: dealer.publish_next(1), daemon=True)
+    thread.start()
+    assert published.begun.wait(5)
+    channels.last_batch = 0
+    with channels.lock:
+        assert dealer.lets_in()
+    published.may_go_on.set()
+    thread.join(5)
+
+
+def test_a_source_that_says_it_has_rows_and_gives_none_does_not_keep_a_core_busy() -> None:
+    class GivesNone(Rows):
+        cuts = 0
+
+        def cut(self, most: int, bundles: Sequence[Bundle]) -> CutBatch | None:
+            self.cuts += 1
+            return None
+
+    rows = GivesNone(5)
+    dealer, _, _ = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    thread = threading.Thread(target=lambda: dealer.take(one), daemon=True)
+    thread.start()
+    time.sleep(0.3)
+    dealer.end()
+    thread.join(5)
+    assert 1 <= rows.cuts <= 16
