@@ -40,7 +40,7 @@ def _stand(program: Program, address: Address, seat: bytes) -> int:
         try:
             standing.run()
             return done + standing.done
-        except wire.Gone:
+        except wire.Gone:  # the driver's end of the connection writes down why it ended
             done += standing.done
             time.sleep(AGAIN_SECONDS)
 

@@ -99,6 +99,7 @@ def prepare(connection: Connection, seconds: float) -> None:
 
 def hang_up(connection: Connection) -> None:
     """End a connection on which another thread may be waiting."""
+    # What was closed already, by either side, needs no end.
     with suppress(OSError), _socket_of(connection) as own:
         own.shutdown(socket.SHUT_RDWR)
 
