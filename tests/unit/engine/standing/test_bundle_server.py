@@ -238,3 +238,15 @@ def test_a_bundle_that_was_given_up_takes_its_seat_again(
     bundle.join(5)
     assert query.published == [0, 1]
     assert done, "the task ends as usual when its turn is over"
+
+
+def test_who_is_not_let_in_leaves_one_trace(
+    server: BundleServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST_STRANGERS", 0)
+    for _ in range(3):
+        with pytest.raises((EOFError, OSError)):
+            wire.connect(server.address)
+    server.close()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["a bundle could not be let in: 0 connections have not said who they are"]
