@@ -11,11 +11,11 @@ from multiprocessing.connection import Connection
 import pyarrow as pa
 
 from penstock.engine.executor import worker
-from penstock.engine.executor.bundle import Bundle
+from penstock.engine.executor.bundle import ShareRun
 from penstock.engine.message import wire
 from penstock.engine.message.program import PackedProgram, Program
 from penstock.engine.message.shares import Descriptor
-from penstock.engine.message.wire import Address, Work
+from penstock.engine.message.wire import Address, SentShare
 
 #: Seconds before a bundle that was given up takes its seat again.
 AGAIN_SECONDS = 0.1
@@ -36,7 +36,7 @@ def _stand(program: Program, address: Address, seat: bytes) -> int:
     a while, takes its seat again: if it failed instead, Spark would count that against the query."""
     done = 0
     while True:
-        standing = _Standing(program, address, seat)
+        standing = _Seated(program, address, seat)
         try:
             standing.run()
             return done + standing.done
@@ -45,7 +45,7 @@ def _stand(program: Program, address: Address, seat: bytes) -> int:
             time.sleep(AGAIN_SECONDS)
 
 
-class _Standing:
+class _Seated:
     """One seat, from taking it to leaving it."""
 
     def __init__(self, program: Program, address: Address, seat: bytes) -> None:
@@ -64,18 +64,18 @@ class _Standing:
         with self._connection, self._alive():
             with wire.while_there():
                 self._connection.send_bytes(self._seat)
-            while (work := self._next()) is not None:
+            while (share := self._next()) is not None:
                 self._working.set()
-                descriptor = Descriptor.parse(work.descriptor)
-                reports = Bundle(self._program, descriptor, work.batch, work.part).run()
+                descriptor = Descriptor.parse(share.descriptor)
+                reports = ShareRun(self._program, descriptor, share.batch, share.part).run()
                 self._working.clear()
                 with self._sending, wire.while_there():
                     wire.send_reports(self._connection, [one.as_json() for one in reports])
                 self.done += 1
 
-    def _next(self) -> Work | None:
+    def _next(self) -> SentShare | None:
         with wire.while_there():
-            return wire.receive_work(self._connection)
+            return wire.receive_share(self._connection)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

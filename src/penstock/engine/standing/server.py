@@ -137,7 +137,7 @@ class BundleServer:
         query = self._queries.get(seat.query)
         standing = query.seat_taken(seat) if query is not None else None
         if query is None or standing is None:
-            wire.send_work(connection, None)
+            wire.send_share(connection, None)
         else:
             _speak_for(standing, query, connection)
 
@@ -153,10 +153,10 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                 query.fail(error)
                 return
             if dealt is None:
-                wire.send_work(connection, None)
+                wire.send_share(connection, None)
                 return
             descriptor = dealt.share.as_descriptor()
-            wire.send_work(connection, wire.Work(dealt.batch.number, dealt.part, descriptor))
+            wire.send_share(connection, wire.SentShare(dealt.batch.number, dealt.part, descriptor))
             text = wire.receive_reports(connection, SILENT_SECONDS)
             reports = tuple(BundleReport.of(one) for one in json.loads(text))
             dealer.done(standing, reports)

@@ -123,9 +123,9 @@ def seated(server: BundleServer, name: str, turn: int = 1) -> Connection:
     return connection
 
 
-def received(connection: Connection) -> wire.Work | None:
+def received(connection: Connection) -> wire.SentShare | None:
     assert connection.poll(5)
-    return wire.receive_work(connection)
+    return wire.receive_share(connection)
 
 
 def test_a_bundle_gets_share_after_share_and_leaves_when_it_is_told_to(server: BundleServer, query: Query) -> None:
@@ -225,7 +225,7 @@ def test_a_bundle_that_was_given_up_takes_its_seat_again(
             time.sleep(next(seconds))
             return [REPORT]
 
-    monkeypatch.setattr(standing, "Bundle", Stopped)
+    monkeypatch.setattr(standing, "ShareRun", Stopped)
     seat = Seat(server.add(query), 1, 0, "a/0", 1).as_text()
     program: Any = None
     done: list[int] = []
