@@ -19,7 +19,7 @@ from penstock.errors import Location, PenstockError
 
 
 @dataclass(frozen=True)
-class Part:
+class CombinedColumn:
     """One column of combined rows: Arrow's aggregation that makes it, and Spark's that merges it."""
 
     suffix: str
@@ -47,14 +47,17 @@ class Aggregate:
                 return pa.float64()
         return self.parts(of)[0].type
 
-    def parts(self, of: pa.Schema) -> list[Part]:
+    def parts(self, of: pa.Schema) -> list[CombinedColumn]:
         if self.kind == "count":
-            return [Part("", "count_all", pa.int64(), "sum")]
+            return [CombinedColumn("", "count_all", pa.int64(), "sum")]
         type_ = of.field(self.column).type
         if self.kind == "mean":
             counted = pc.CountOptions(mode="only_valid")
-            return [Part("_sum", "sum", pa.float64(), "sum"), Part("_count", "count", pa.int64(), "sum", counted)]
-        return [Part("", self.kind, _summed(type_) if self.kind == "sum" else type_, self.kind)]
+            return [
+                CombinedColumn("_sum", "sum", pa.float64(), "sum"),
+                CombinedColumn("_count", "count", pa.int64(), "sum", counted),
+            ]
+        return [CombinedColumn("", self.kind, _summed(type_) if self.kind == "sum" else type_, self.kind)]
 
     def problem(self, of: pa.Schema) -> str:
         """What is wrong with it on rows of this schema; empty if nothing is."""
@@ -110,7 +113,7 @@ class Combine:
         columns = [(name, part.type) for name, part, _ in self._parts()]
         return pa.schema([*(self.of.field(key) for key in self.keys), *columns])
 
-    def _parts(self) -> list[tuple[str, Part, str | None]]:
+    def _parts(self) -> list[tuple[str, CombinedColumn, str | None]]:
         """Name, how it is made, and of which column."""
         return [
             (f"{name}{part.suffix}", part, one.column)

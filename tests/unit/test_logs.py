@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.engine.state.folder import StateFolder
 from penstock.logs import FILE, LOGGER, LogFile, delete_folder, traced
 
@@ -77,3 +80,64 @@ def test_what_is_left_of_a_folder_leaves_a_trace_and_one_that_is_not_there_does_
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     delete_folder(folder)
     assert f"{folder} could not be deleted" in "\n".join(caplog.messages)
+
+
+_ANY = {"Exception", "BaseException"}
+_SILENT = """
+try:
+    look()
+except Exception:
+    pass
+with suppress(OSError, Exception):
+    look()
+try:
+    look()
+except (ValueError, BaseException) as error:
+    return None
+"""
+_TOLD = """
+try:
+    look()
+except Exception:
+    LOGGER.info("this failed", exc_info=True)
+try:
+    look()
+except Exception as error:
+    fail(error)
+try:
+    look()
+except BaseException:
+    close()
+    raise
+try:
+    look()
+except OSError:
+    pass
+with suppress(OSError), traced("this", Exception):
+    look()
+"""
+
+
+def _silent(text: str) -> Iterator[int]:
+    """Lines that pass over whatever is raised: no log, no use of the error, and it is not raised again."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler):
+            inside = [one for statement in node.body for one in ast.walk(statement)]
+            names = {one.id for one in inside if isinstance(one, ast.Name)}
+            is_told = "LOGGER" in names or node.name in names or any(isinstance(one, ast.Raise) for one in inside)
+            if not is_told and (node.type is None or _ANY & _names(node.type)):
+                yield node.lineno
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("suppress", "contextlib.suppress"):
+            yield from (node.lineno for argument in node.args if _ANY & _names(argument))
+
+
+def _names(tree: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
+
+
+def test_what_passes_over_any_error_leaves_a_trace() -> None:
+    assert sorted(_silent(_SILENT)) == [4, 6, 10]
+    assert not list(_silent(_TOLD))
+    files = Path(penstock.__file__).parent.rglob("*.py")
+    found = [f"{path}:{line}" for path in files for line in _silent(path.read_text(encoding="utf-8"))]
+    assert not found, "use `penstock.logs.traced`, or name the errors that are expected"

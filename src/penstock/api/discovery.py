@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO
 
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 
 #: For tests, and for users whose home is shared between computers.
 FOLDER_VARIABLE = "PENSTOCK_RUNNING"
@@ -176,6 +176,9 @@ def find(name: str | None = None) -> Running:
 def _is_held(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: whoever asks finds out whether somebody answers
+        LOGGER.warning("it is not known whether a running topology holds its file", exc_info=True)
         return True
     return False

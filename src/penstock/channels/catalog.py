@@ -17,7 +17,7 @@ from penstock.channels import tables
 from penstock.channels.database import Database, Retries, Synchronous
 from penstock.channels.fence import Fence
 from penstock.channels.publishing import NewBatch, Publishing, move_positions, moved_position
-from penstock.channels.records import CatalogState, NewSegment, Position, PublishedBatch, Segment
+from penstock.channels.records import BatchManifest, CatalogState, NewSegment, Position, Segment
 from penstock.clock import wall_time
 from penstock.logs import LOGGER
 
@@ -119,7 +119,7 @@ class Catalog:
     def last_batch(self, operator: str) -> int | None:
         return self._database.run(lambda connection: self._last_batch(connection, operator))
 
-    def manifests(self, operator: str, after_batch: int = -1) -> list[PublishedBatch]:
+    def manifests(self, operator: str, after_batch: int = -1) -> list[BatchManifest]:
         """The operator's batches above `after_batch`, oldest first."""
         table = tables.batches
         query = (
@@ -127,7 +127,7 @@ class Catalog:
             .where(*self._mine(table, operator=operator), table.c.batch > after_batch)
             .order_by(table.c.batch)
         )
-        return self._database.run(lambda connection: [PublishedBatch(*row) for row in connection.execute(query)])
+        return self._database.run(lambda connection: [BatchManifest(*row) for row in connection.execute(query)])
 
     def prune_batches(self, operator: str, keep: int) -> int:
         """Delete all but the newest `keep` batches and say how many. The newest always stays: replays are known by

@@ -16,7 +16,7 @@ from penstock.channels.publishing import NewBatch
 from penstock.channels.records import CatalogState, NewSegment, Segment
 from penstock.channels.segments import SegmentStore, batch_of_name
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 
 #: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
 #: attempts that failed costs the same however many channels and segments there are.
@@ -229,6 +229,7 @@ class Channels:
                 for one in waiting:
                     one.fail(error)
                 return
+            LOGGER.info("%d batches could not be published together", len(waiting), exc_info=True)
             for one in waiting:
                 self._publish([one])
         finally:

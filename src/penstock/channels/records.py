@@ -39,7 +39,7 @@ class Segment(NewSegment):
 
 
 @dataclass(frozen=True)
-class PublishedBatch:
+class BatchManifest:
     """A published batch and its manifest, a JSON text that only its writer and the monitor understand."""
 
     batch: int

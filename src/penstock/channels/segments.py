@@ -136,7 +136,7 @@ class SegmentStore:
         for path in paths:
             try:
                 filesystem.delete_file(f"{root}/{path}")
-            except FileNotFoundError:
+            except FileNotFoundError:  # it was deleted before: a sweep that was cut off begins again
                 continue
 
     def list(self, channel: str) -> list[str]:
@@ -166,7 +166,7 @@ class SegmentStore:
         segments = [path for path in found if batch_of_name(path) is not None]
         self.delete(segments)
         if segments == found:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # nothing was ever written, or it was deleted before
                 filesystem.delete_dir(f"{root}/{channel}")
 
     def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader:

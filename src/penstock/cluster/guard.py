@@ -43,7 +43,7 @@ def main(grace: float, command: list[str]) -> int:
     woken = _wake_on_signals()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    temporary = _own_temporary_folder()
+    temporary = _own_temporary_folder(complain=bool(command))
     child = _launch(command) if command else None
     if child is None:
         with contextlib.suppress(BrokenPipeError):  # the owner may be gone already
@@ -71,15 +71,19 @@ def main(grace: float, command: list[str]) -> int:
     return os.waitstatus_to_exitcode(status) & 0xFF if status is not None else 1
 
 
-def _own_temporary_folder() -> str | None:
+def _own_temporary_folder(*, complain: bool) -> str | None:
     """Make a temporary folder for the processes that are started from now on, Java's and Python's; None if that
-    fails."""
+    fails. With a command, standard error is the command's log; without one it may be a terminal, and the owner finds
+    that it gets no folder."""
     base = tempfile.gettempdir()
     # Spark puts Unix sockets there, whose names must be short.
     base = base if len(base) <= LONGEST_TEMPORARY else "/tmp"  # noqa: S108 - a folder of our own is made in it
     try:
         folder = tempfile.mkdtemp(prefix="penstock-", dir=base)
-    except OSError:
+    except OSError as problem:
+        if complain:
+            sys.stderr.write(f"no temporary folder can be made in {base}: {problem}\n")
+            sys.stderr.flush()
         return None
     os.environ["TMPDIR"] = folder
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
@@ -145,7 +149,7 @@ def _asked_grace(default: float) -> float:
 def _reap() -> dict[int, int]:
     """Collect the children that have ended, adopted ones too: process id -> status."""
     ended: dict[int, int] = {}
-    with contextlib.suppress(ChildProcessError):
+    with contextlib.suppress(ChildProcessError):  # there is no child any more
         while True:
             process, status = os.waitpid(-1, os.WNOHANG)
             if not process:
@@ -166,6 +170,7 @@ def _end_everything(session: int, grace: float) -> dict[int, int]:
             break
         late = time.monotonic() >= kill_from
         for process in family if late else family - told:
+            # It has ended already, or has become somebody else's (setuid), whom we may not end.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL if late else signal.SIGTERM)
         told |= family
@@ -197,7 +202,7 @@ def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
 def _session_of(process: int) -> int | None:
     try:
         return os.getsid(process)
-    except OSError:
+    except OSError:  # the process has ended meanwhile
         return None
 
 
@@ -214,6 +219,7 @@ def _processes_of_proc() -> list[tuple[int, int, str]]:
     found = []
     for folder in os.listdir("/proc"):  # noqa: PTH208  (a Path for each process would double the time)
         if folder.isdigit():
+            # A process that ends while we look is gone.
             with contextlib.suppress(OSError), open(f"/proc/{folder}/stat", encoding="latin-1") as file:  # noqa: PTH123
                 state, parent = file.read().rpartition(")")[2].split()[:2]
                 found.append((int(folder), int(parent), state))

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 
 OLDEST = 17
 HINT = (
@@ -43,7 +44,10 @@ def _major_version(java: str) -> int | None:
     """17 for "17.0.15", 8 for "1.8.0_402"; None if it does not run, like the placeholder java of macOS."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        LOGGER.warning("%s -version: %s: %s", java, type(problem).__name__, problem)
         return None
+    if answer.returncode:
+        LOGGER.warning("%s -version ended with %d: %s", java, answer.returncode, answer.stderr.strip()[:300])
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if found and answer.returncode == 0 else None

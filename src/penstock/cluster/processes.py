@@ -84,6 +84,8 @@ class GuardedFolder:
         assert self._guard.stdout is not None
         name = self._guard.stdout.readline().decode().strip()
         self.path = Path(name) if name else None
+        if self.path is None:
+            LOGGER.warning("no temporary folder could be made that ends with this process")
 
     def close(self) -> None:
         for line in (self._guard.stdin, self._guard.stdout):

@@ -10,6 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from penstock.logs import LOGGER
+
 #: Events that stay in memory, and the most that may wait to be written.
 KEPT = 10_000
 
@@ -155,6 +157,7 @@ class EventLog:
             listener(event)
         except Exception as error:
             # One who cannot listen must not keep others from recording; that it is dropped is an event too.
+            LOGGER.warning("a listener to events is dropped", exc_info=True)
             self._forget(listener)
             reason = f"a listener was dropped because it raised {type(error).__name__}: {error}"
             self.record(Event(event.time, EventKind.FAULT, "events", reason, cause=str(event.id)))

@@ -90,7 +90,7 @@ class Cutter:
                 with FileBytes(self._fs, path).random_access() as file:
                     metadata = pq.ParquetFile(file).metadata
                     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-            except (OSError, pa.ArrowException):
+            except (OSError, pa.ArrowException):  # who reads it will say what is wrong
                 return []
             self._groups = [_stored_bytes(group) for group in groups]
         return self._groups

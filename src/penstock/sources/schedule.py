@@ -24,7 +24,7 @@ TRACE_COLUMNS = ("seconds", "rows_per_second")
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduleStep:
     """A rate that holds for some seconds."""
 
     seconds: Fraction
@@ -39,7 +39,7 @@ class Step:
 class Schedule:
     """Steps one after the other; after the last one its rate goes on, or all of them are repeated."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ScheduleStep, ...]
     repeat: bool = False
 
     def due(self, elapsed: float) -> int:
@@ -103,7 +103,7 @@ def constant(rows_per_second: float) -> Schedule:
 def stepped(steps: Iterable[tuple[float, float]], repeat: bool = False) -> Schedule:
     """A schedule of steps, each (seconds, rows per second): `[(60, 1000), (30, 4000), (60, 1000)]`. After the last step
     its rate goes on; with `repeat` the steps begin again."""
-    made = tuple(Step(_exact("seconds", seconds), _exact("rows_per_second", rate)) for seconds, rate in steps)
+    made = tuple(ScheduleStep(_exact("seconds", seconds), _exact("rows_per_second", rate)) for seconds, rate in steps)
     if not made or any(step.seconds == 0 for step in made):
         raise bad_source(
             "the schedule has no step, or a step of 0 seconds.",
@@ -124,9 +124,9 @@ def trace(points: str | Path | Sequence[tuple[float, float]]) -> Schedule:
         raise bad_source(
             "the seconds of the trace do not rise.", "Order the points by time, and give one point for each moment."
         )
-    begin = [Step(exact[0][0], Fraction(0))] if exact[0][0] > 0 else []
-    middle = [Step(later - earlier, rate) for (earlier, rate), (later, _) in pairwise(exact)]
-    return Schedule((*begin, *middle, Step(Fraction(1), exact[-1][1])))
+    begin = [ScheduleStep(exact[0][0], Fraction(0))] if exact[0][0] > 0 else []
+    middle = [ScheduleStep(later - earlier, rate) for (earlier, rate), (later, _) in pairwise(exact)]
+    return Schedule((*begin, *middle, ScheduleStep(Fraction(1), exact[-1][1])))
 
 
 def _read_trace(path: Path) -> list[tuple[float, float]]:

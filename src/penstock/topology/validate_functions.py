@@ -7,6 +7,7 @@ import inspect
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import accepts, frames_taken, takes_dataframes
 from penstock.topology.definition import Keyed, Map, Operator, Sink, TopologyDefinition
@@ -99,4 +100,4 @@ def _check_returns_what_is_declared(definition: TopologyDefinition, operator: Ma
         ) from None
     except Exception:
         # The function may only fail on an empty batch. The engine checks every batch while the topology runs.
-        return
+        LOGGER.info('the function of "%s" raised on a batch with no rows', operator.name, exc_info=True)

@@ -19,7 +19,7 @@ from penstock.engine.standing.query import StandingQuery
 from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import LOGGER, traced
 from penstock.monitor.publications import Publication
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
@@ -175,6 +175,7 @@ class RunningEngine:
         try:
             yield
         except Exception as problem:
+            LOGGER.warning(what, exc_info=True)
             self._run.happened("notice", f"{what}: {problem}")
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:

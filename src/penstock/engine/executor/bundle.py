@@ -37,7 +37,7 @@ def run(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     for batch in batches:
         for descriptor in batch.column(0):
             share = Descriptor.parse(descriptor.as_py())
-            yield _as_batch(Bundle(program, share, *worker.running_task()).run())
+            yield _as_batch(ShareRun(program, share, *worker.running_task()).run())
 
 
 def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +60,7 @@ def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[
     started = time.perf_counter()
     batch, partition = worker.running_task()
     share = Descriptor(slot=f"task/{partition}", instances=1, pieces=(), load=None)
-    yield _as_batch(Bundle(program, share, batch, partition, started).take_rows(batches))
+    yield _as_batch(ShareRun(program, share, batch, partition, started).take_rows(batches))
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,8 +76,8 @@ def _as_batch(reports: Sequence[BundleReport]) -> pa.RecordBatch:
     return pa.record_batch([pa.array([one.as_json() for one in reports], pa.binary())], schema=REPORT_SCHEMA)
 
 
-class Bundle:
-    """One share of one micro-batch, from reading it to the reports: one of every operator in the chain."""
+class ShareRun:
+    """One share of one batch, from reading it to the reports: one of every operator in the chain."""
 
     def __init__(
         self, program: Program, descriptor: Descriptor, batch: int, partition: int, started: float | None = None

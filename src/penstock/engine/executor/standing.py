@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.engine.executor import worker
-from penstock.engine.executor.bundle import Bundle
+from penstock.engine.executor.bundle import ShareRun
 from penstock.engine.message import wire
 from penstock.engine.message.program import PackedProgram, Program
 from penstock.engine.message.shares import Descriptor
-from penstock.engine.message.wire import Address, Seat, Work
+from penstock.engine.message.wire import Address, Seat, SentShare
 from penstock.monitor.report import BundleReport
 
 #: Seconds before a bundle that was given up takes its seat again.
@@ -52,16 +52,16 @@ def _stand(program: Program, address: Address, seat: bytes) -> int:
                 raise
             time.sleep(AGAIN_SECONDS)
             continue
-        tries, standing = 0, _Standing(program, connection, seat)
+        tries, standing = 0, _Seated(program, connection, seat)
         try:
             standing.run()
             return done + standing.done
-        except wire.Gone:
+        except wire.Gone:  # the driver's end of the connection writes down why it ended
             done += standing.done
             time.sleep(AGAIN_SECONDS)
 
 
-class _Standing:
+class _Seated:
     """One seat, from taking it to leaving it."""
 
     def __init__(self, program: Program, connection: Connection, seat: bytes) -> None:
@@ -80,16 +80,16 @@ class _Standing:
         with self._connection, self._alive():
             with wire.while_there():
                 self._connection.send_bytes(self._seat)
-            while (work := self._next()) is not None:
-                reports = self._done(work)
+            while (share := self._next()) is not None:
+                reports = self._done(share)
                 with self._sending, wire.while_there():
                     wire.send_reports(self._connection, [one.as_json() for one in reports])
                 self.done += 1
 
-    def _done(self, work: Work) -> Sequence[BundleReport]:
+    def _done(self, share: SentShare) -> Sequence[BundleReport]:
         self._working.set()
         try:
-            return Bundle(self._program, Descriptor.parse(work.descriptor), work.batch, work.part).run()
+            return ShareRun(self._program, Descriptor.parse(share.descriptor), share.batch, share.part).run()
         except Exception as error:
             # The driver says nothing to a bundle that works, so there is something to be heard only if it has hung up.
             # Then another bundle has done this share meanwhile, and what the share reads may be swept.
@@ -99,9 +99,9 @@ class _Standing:
         finally:
             self._working.clear()
 
-    def _next(self) -> Work | None:
+    def _next(self) -> SentShare | None:
         with wire.while_there():
-            return wire.receive_work(self._connection)
+            return wire.receive_share(self._connection)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

@@ -36,7 +36,7 @@ def executor() -> tuple[str, int] | None:
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
+        except OSError:  # the parent has ended meanwhile, or there is no /proc
             return None
         if b"--executor-id" in arguments:
             return arguments[arguments.index(b"--executor-id") + 1].decode(), pid

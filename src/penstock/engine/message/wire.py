@@ -64,7 +64,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Work:
+class SentShare:
     """One share of one batch, on its way to a bundle."""
 
     batch: int
@@ -76,9 +76,9 @@ class Work:
         return b"%d %d " % (self.batch, self.part) + self.descriptor
 
     @staticmethod
-    def parse(text: bytes) -> Work:
+    def parse(text: bytes) -> SentShare:
         batch, part, descriptor = text.split(b" ", 2)
-        return Work(int(batch), int(part), descriptor)
+        return SentShare(int(batch), int(part), descriptor)
 
 
 def connect(address: Address) -> Connection:
@@ -101,6 +101,7 @@ def prepare(connection: Connection, seconds: float) -> None:
 
 def hang_up(connection: Connection) -> None:
     """End a connection on which another thread may be waiting."""
+    # What was closed already, by either side, needs no end.
     with suppress(OSError), _socket_of(connection) as own:
         own.shutdown(socket.SHUT_RDWR)
 
@@ -121,14 +122,14 @@ def _socket_of(connection: Connection) -> socket.socket:
 # What the driver says
 
 
-def send_work(connection: Connection, work: Work | None) -> None:
+def send_share(connection: Connection, share: SentShare | None) -> None:
     """None: the turn is over."""
-    connection.send_bytes(b"" if work is None else work.as_text())
+    connection.send_bytes(b"" if share is None else share.as_text())
 
 
-def receive_work(connection: Connection) -> Work | None:
+def receive_share(connection: Connection) -> SentShare | None:
     text = connection.recv_bytes()
-    return Work.parse(text) if text else None
+    return SentShare.parse(text) if text else None
 
 
 # What a bundle says

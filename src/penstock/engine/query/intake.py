@@ -25,7 +25,7 @@ IDLE_PATIENCE = 10.0
 ENOUGH_EMPTY_POLLS = 2
 
 
-class Supply(Protocol):
+class IntakeFeed(Protocol):
     """One streaming input of an operator, as far as the intake is concerned."""
 
     def available(self) -> int:
@@ -39,7 +39,7 @@ class Supply(Protocol):
 
 
 @dataclass
-class Turn:
+class BatchProgress:
     """Where an operator is in its micro-batches."""
 
     started: float | None = None
@@ -51,7 +51,7 @@ class Turn:
 
 
 class Intake:
-    """All supplies of one operator, and the gate in front of them."""
+    """All feeds of one operator, and the gate in front of them."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Intake:
         #: did in that batch. The argument says whether there was nothing to do the last time that Spark asked.
         self.between_batches: Callable[[bool], None] = lambda idle: None
         self._clock = clock
-        self._supplies: list[Supply] = []
-        #: The supplies that Spark has asked about in this round, in the order of Spark's plan, not of the inputs.
-        self._asked: list[Supply] = []
+        self._feeds: list[IntakeFeed] = []
+        #: The feeds that Spark has asked about in this round, in the order of Spark's plan, not of the inputs.
+        self._asked: list[IntakeFeed] = []
         #: Whether the round of questions that is going on may start a micro-batch.
         self._ready_round = False
         #: Held while a batch is admitted or the gate is closed: after `close` either a batch has begun or none will.
@@ -89,7 +89,7 @@ class Intake:
         self.closed = False
         #: Whether no rows are let in for the time being.
         self.paused = False
-        self.turn = Turn()
+        self.progress = BatchProgress()
         self.throttled = False
         #: Whether there was no room for the output before the batch that began last.
         self.held_back = False
@@ -97,8 +97,8 @@ class Intake:
         #: Whether all that will ever come is there: then Spark need not be kept waiting for more.
         self.nothing_more = False
 
-    def add(self, supply: Supply) -> None:
-        self._supplies.append(supply)
+    def add(self, feed: IntakeFeed) -> None:
+        self._feeds.append(feed)
 
     def open(self) -> None:
         """Let rows in, unless the intake was closed for good. A query is started with its intake closed, so that its
@@ -128,52 +128,54 @@ class Intake:
     @property
     def started(self) -> float | None:
         """When the batch that is under way began; None if there is none."""
-        return self.turn.started
+        return self.progress.started
 
     @property
     def in_batch(self) -> bool:
-        return self.turn.started is not None
+        return self.progress.started is not None
 
     @property
     def idle(self) -> bool:
         """Whether no batch is under way, and no more results come of the rows that are published so far."""
-        return not self.in_batch and self.turn.empty_polls >= ENOUGH_EMPTY_POLLS
+        return not self.in_batch and self.progress.empty_polls >= ENOUGH_EMPTY_POLLS
 
-    def admits(self, supply: Supply) -> int:
-        """How much of this supply the next micro-batch may read. The call waits for rows when there are none. An answer
+    def admits(self, feed: IntakeFeed) -> int:
+        """How much of this feed the next micro-batch may read. The call waits for rows when there are none. An answer
         above 0 means that the batch has begun."""
-        if self._begins_round(supply):
-            self.between_batches(self.turn.empty_polls > 0)
+        if self._begins_round(feed):
+            self.between_batches(self.progress.empty_polls > 0)
             # Spark asks in the middle of a batch only when it has given the batch up. It will replay the batch.
             self._ready_round = self._await_rows() and not self.in_batch
         with self._gate:
-            available = supply.available() if self._ready_round and self._open and not self.paused else 0
+            available = feed.available() if self._ready_round and self._open and not self.paused else 0
             if not available:
                 return 0
-            total = sum(one.available() for one in self._supplies)
+            total = sum(one.available() for one in self._feeds)
             now = self._clock()
-            self.turn = Turn(started=now, last_start=now, last_overhead=self.turn.last_overhead)
+            self.progress = BatchProgress(started=now, last_start=now, last_overhead=self.progress.last_overhead)
             self.held_back, self._found_no_room = self._found_no_room, False
             return min(available, max(1, self.pacer.bound() * available // total))
 
     def began(self) -> None:
         """Note that Spark has begun a batch of a source that it drives: Spark has asked nobody before."""
-        self.turn = Turn(started=self._clock(), last_start=self._clock(), last_overhead=self.turn.last_overhead)
+        self.progress = BatchProgress(
+            started=self._clock(), last_start=self._clock(), last_overhead=self.progress.last_overhead
+        )
 
     def ended(self, rows: int, busy: float | None) -> float:
         """Note that a micro-batch was published. Returns how many seconds it took."""
-        if self.turn.started is None:
+        if self.progress.started is None:
             return 0.0
-        seconds = self._clock() - self.turn.started
-        self.pacer.observe(rows, seconds, busy, sum(supply.available() for supply in self._supplies))
-        self.turn = Turn(last_start=self.turn.last_start, last_overhead=self.pacer.overhead or 0.0)
+        seconds = self._clock() - self.progress.started
+        self.pacer.observe(rows, seconds, busy, sum(feed.available() for feed in self._feeds))
+        self.progress = BatchProgress(last_start=self.progress.last_start, last_overhead=self.pacer.overhead or 0.0)
         return seconds
 
-    def _begins_round(self, supply: Supply) -> bool:
-        """Whether this question begins a round. Spark asks about every supply before each micro-batch, so a supply that
+    def _begins_round(self, feed: IntakeFeed) -> bool:
+        """Whether this question begins a round. Spark asks about every feed before each micro-batch, so a feed that
         it asks about again is the first of a new round."""
-        begins = not self._asked or any(supply is one for one in self._asked)
-        self._asked = [supply] if begins else [*self._asked, supply]
+        begins = not self._asked or any(feed is one for one in self._asked)
+        self._asked = [feed] if begins else [*self._asked, feed]
         return begins
 
     def _await_rows(self) -> bool:
@@ -184,31 +186,31 @@ class Intake:
             return self._ready() or self._at_the_end() or self.closed != was_closed
 
         self._look()
-        if self.turn.empty_polls or not self._stateful:
+        if self.progress.empty_polls or not self._stateful:
             while not over() and (now := self._clock()) < deadline:
                 self._channels.wait(over, min(deadline - now, self._next_change(now)))
                 self._look()
         ready = self._ready()
-        self.turn.empty_polls += not ready
+        self.progress.empty_polls += not ready
         return ready
 
     def _patience(self) -> float:
-        idle = self.turn.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more
+        idle = self.progress.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more
         return IDLE_PATIENCE if idle and not self._stateful else PATIENCE
 
     def _at_the_end(self) -> bool:
         """Whether nothing more will come, and Spark has not been told often enough that there is nothing."""
-        return self.nothing_more and self.turn.empty_polls < ENOUGH_EMPTY_POLLS
+        return self.nothing_more and self.progress.empty_polls < ENOUGH_EMPTY_POLLS
 
     def _look(self) -> None:
         if self._open:
-            for supply in self._supplies:
-                supply.look()
+            for feed in self._feeds:
+                feed.look()
 
     def _ready(self) -> bool:
         if not self._may_start():
             return False
-        rows = sum(supply.available() for supply in self._supplies)
+        rows = sum(feed.available() for feed in self._feeds)
         return rows > 0 and (rows >= self.pacer.bound() or self._clock() >= self._earliest_start())
 
     def _may_start(self) -> bool:
@@ -222,12 +224,12 @@ class Intake:
         wait for."""
         if self.nothing_more:
             return 0.0
-        return self.turn.last_start + max(self._linger, 2 * self.turn.last_overhead)
+        return self.progress.last_start + max(self._linger, 2 * self.progress.last_overhead)
 
     def _next_change(self, now: float) -> float:
         if not self._open or self.paused:
             return IDLE_PATIENCE
-        times = [due for supply in self._supplies if (due := supply.due_in()) is not None]
-        if any(supply.available() for supply in self._supplies):
+        times = [due for feed in self._feeds if (due := feed.due_in()) is not None]
+        if any(feed.available() for feed in self._feeds):
             times.append(self._earliest_start() - now)
         return max(min(times, default=IDLE_PATIENCE), 0.001)

@@ -124,7 +124,7 @@ class MicroBatches:
 
     def _publish(self, batch: int, bundles: tuple[BundleReport, ...], busy: float | None = None) -> None:
         taken = [feed.take_batch() for feed in self._feeds]
-        began = self._intake.turn.started or self._wanted_at
+        began = self._intake.progress.started or self._wanted_at
         started = run_time() - (time.monotonic() - began)
         done = FinishedBatch(batch, taken, bundles, self._ends(batch), started, busy)
         published = self._publisher.publish(done)

@@ -4,10 +4,10 @@ monitor write to the statistics store."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.channels.log import Channels
@@ -17,6 +17,7 @@ from penstock.engine.query.feeds import Batch
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
+from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
@@ -83,6 +84,8 @@ class Watcher:
         #: Whether the store took what it was given the last time.
         self._writable = True
         self._complained = False
+        #: What kept the last round from looking, if anything did.
+        self._missed: type[Exception] | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -161,11 +164,20 @@ class Watcher:
 
     def _go_on(self) -> None:
         while not self._ending.wait(self._seconds):
-            # A query that is being replaced, a JVM that is about to end: the next round looks again.
-            with suppress(Exception):
-                self.look()
-                self._find_out()
+            self._look_around()
             self._write()
+
+    def _look_around(self) -> None:
+        try:
+            self.look()
+            self._find_out()
+            self._missed = None
+        except Exception as problem:
+            # A query that is being replaced, a JVM that is about to end: the next round looks again. The same problem
+            # in many rounds is written down once.
+            level = logging.DEBUG if type(problem) is self._missed else logging.INFO
+            LOGGER.log(level, "the monitor could not look at the queries in one round", exc_info=True)
+            self._missed = type(problem)
 
     def _find_out(self) -> None:
         for operator in self._around.definition().operators:
@@ -185,6 +197,7 @@ class Watcher:
         """Once: the same mistake comes with every batch."""
         if not self._complained:
             self._complained = True
+            LOGGER.warning(text, exc_info=True)
             self._around.happened(EventKind.FAULT, text)
 
     def _write(self, last: bool = False) -> None:
@@ -197,6 +210,7 @@ class Watcher:
         except Exception as problem:  # whatever it is
             if self._writable:
                 self._writable = False
+                LOGGER.warning("statistics cannot be written", exc_info=True)
                 why = problem.message if isinstance(problem, PenstockError) else _named(problem)
                 self._around.happened(EventKind.FAULT, f"statistics cannot be written: {why}")
 

@@ -20,6 +20,7 @@ from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, 
 from penstock.engine.spark.java_values import STREAMING, JavaValues, java_of, query_manager
 from penstock.engine.spark.split_streams import SplitFrames, SplitRows, dataset_of, split_stream
 from penstock.engine.spark.state_partitions import StatePartition
+from penstock.logs import LOGGER
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _CLASSES = (
@@ -64,6 +65,7 @@ def missing(spark: SparkSession) -> list[str]:
         try:
             probe()
         except (Py4JError, PySparkException):
+            LOGGER.info("this Spark does not answer %s", description, exc_info=True)
             lacking.append(description)
     return lacking
 

@@ -103,7 +103,7 @@ class Slots:
             self._listeners.append(listener)
 
     def forget(self, listener: Callable[[], None]) -> None:
-        with self._lock, suppress(ValueError):
+        with self._lock, suppress(ValueError):  # it was forgotten already
             self._listeners.remove(listener)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from penstock.engine.standing.dealer import Dealer
 from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
-from penstock.engine.standing.turn import Places, Turn
+from penstock.engine.standing.turn import Turn, TurnPlaces
 from penstock.engine.state.agreement import last_batch
 from penstock.errors import PenstockError
 from penstock.kinds import Unit
@@ -198,11 +198,11 @@ class StandingQuery:
         if newest is None or newest.places != places or run_time() > newest.began + turn_seconds:
             self._begin(places)
 
-    def _wanted(self) -> Places:
+    def _wanted(self) -> TurnPlaces:
         bundles = tuple(self.seats.bundles())
-        return Places(bundles, tuple(self.seats.executor(bundle.slot) for bundle in bundles))
+        return TurnPlaces(bundles, tuple(self.seats.executor(bundle.slot) for bundle in bundles))
 
-    def _begin(self, places: Places) -> None:
+    def _begin(self, places: TurnPlaces) -> None:
         """Begin a turn. Its bundles stand before those of the turn before leave, so that rows wait for nobody."""
         self._last_turn += 1
         turn = Turn(self._last_turn, places, run_time(), self._run_turn, lambda _: self._changed.set())

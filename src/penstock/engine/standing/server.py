@@ -8,7 +8,6 @@ import secrets
 import socket
 import threading
 import time
-from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from typing import Protocol
@@ -17,7 +16,7 @@ from penstock.engine.message import wire
 from penstock.engine.message.wire import Address, Seat
 from penstock.engine.standing.batches import Standing
 from penstock.engine.standing.dealer import Dealer
-from penstock.logs import LOGGER
+from penstock.logs import LOGGER, traced
 from penstock.monitor.report import BundleReport
 from penstock.topology.definition import Operator
 
@@ -78,7 +77,7 @@ class BundleServer:
 
     def close(self) -> None:
         self._closed = True
-        with suppress(OSError):
+        with traced("the thread that waits for bundles could not be woken to end", OSError):
             socket.create_connection(self._bound[:2], timeout=1).close()  # ends accept()
         self._thread.join(timeout=1)
         self._listener.close()
@@ -87,20 +86,30 @@ class BundleServer:
                 wire.hang_up(connection)  # the thread that speaks on it closes it
 
     def _accept(self) -> None:
+        refused = ""
         while not self._closed:
-            try:
-                connection = self._listener.accept()
-            except OSError:
-                time.sleep(PAUSE_SECONDS)  # a stranger who was gone before we answered, or no more open files
-                continue
-            if self._strangers >= MOST_STRANGERS:
-                connection.close()
-                continue
-            try:
-                threading.Thread(target=self._serve, args=(connection,), name="penstock-bundle", daemon=True).start()
-            except RuntimeError:  # no more threads
-                connection.close()
-                time.sleep(PAUSE_SECONDS)
+            why = self._accept_one()
+            if why and why != refused and not self._closed:  # the same one comes again and again
+                LOGGER.warning("a bundle could not be let in: %s", why)
+            refused = why
+
+    def _accept_one(self) -> str:
+        """Let in the next that connects; what was in the way, if anything was."""
+        try:
+            connection = self._listener.accept()
+        except OSError as problem:
+            time.sleep(PAUSE_SECONDS)  # a stranger who was gone before we answered, or no more open files
+            return f"{type(problem).__name__}: {problem}"
+        if self._strangers >= MOST_STRANGERS:
+            connection.close()
+            return f"{MOST_STRANGERS} connections have not said who they are"
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="penstock-bundle", daemon=True).start()
+        except RuntimeError as problem:  # no more threads
+            connection.close()
+            time.sleep(PAUSE_SECONDS)
+            return str(problem)
+        return ""
 
     def _greeted(self, connection: Connection) -> Seat:
         """Who it is, once it has proved that it knows the key. Keys are compared here and not in accept(): a stranger
@@ -134,7 +143,7 @@ class BundleServer:
         query = self._queries.get(seat.query)
         standing = query.seat_taken(seat) if query is not None else None
         if query is None or standing is None:
-            wire.send_work(connection, None)
+            wire.send_share(connection, None)
         else:
             _speak_for(standing, query, connection)
 
@@ -150,10 +159,10 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                 query.fail(error)
                 return
             if dealt is None:
-                wire.send_work(connection, None)
+                wire.send_share(connection, None)
                 return
             descriptor = dealt.share.as_descriptor()
-            wire.send_work(connection, wire.Work(dealt.batch.number, dealt.part, descriptor))
+            wire.send_share(connection, wire.SentShare(dealt.batch.number, dealt.part, descriptor))
             try:
                 text = wire.receive_reports(connection, SILENT_SECONDS * 2 ** min(dealt.silences, MOST_DOUBLINGS))
             except TimeoutError:

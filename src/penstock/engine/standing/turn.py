@@ -12,7 +12,7 @@ from penstock.engine.message.shares import Bundle
 
 
 @dataclass(frozen=True)
-class Places:
+class TurnPlaces:
     """The bundles of a turn, each with the executor that is to run it; None lets Spark choose."""
 
     bundles: tuple[Bundle, ...]
@@ -25,7 +25,7 @@ class Turn:
     def __init__(
         self,
         number: int,
-        places: Places,
+        places: TurnPlaces,
         began: float,
         run: Callable[[Turn], None],
         ended: Callable[[Turn], None],

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.spark.unplaced import unwrapped_offset
+from penstock.logs import LOGGER
 
 #: How far a query has read: channel -> row, or, for sources, the number of the input -> its offset.
 Positions = Mapping[str, Any]
@@ -84,7 +85,9 @@ class CheckpointLog:
                 elif line != "-":
                     ends.update(unwrapped_offset(json.loads(line)) or {})
         except ValueError:
-            return None  # Spark was cut off while it wrote the file; whoever asked refuses the state
+            # Spark was cut off while it wrote the file; whoever asked refuses the state.
+            LOGGER.warning("%s/offsets/%d cannot be read", self.folder, batch, exc_info=True)
+            return None
         return ends if lines else None
 
     def _newest(self, log: str) -> int:

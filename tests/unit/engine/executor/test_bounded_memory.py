@@ -63,7 +63,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SegmentStore:
 
 
 def run(store: SegmentStore, reader, one: Stage, instances: int = 1) -> BundleReport:
-    [report] = bundle.Bundle(Program((one,), reader, store), Descriptor("a/0", instances, (), {}), 0, 0).run()
+    [report] = bundle.ShareRun(Program((one,), reader, store), Descriptor("a/0", instances, (), {}), 0, 0).run()
     return report
 
 
@@ -101,7 +101,7 @@ def test_slices_that_are_gathered_do_not_keep_the_rows_that_they_were_cut_from(s
     reader = Made(batches=256, rows=5_000, text=200)
     first = stage(lambda batch: batch.slice(0, 1), channels={}, passes_on=MAIN_OUTPUT)
     program = Program((first, stage(lambda batch: batch, gathers=True)), reader, store)
-    [_, report] = bundle.Bundle(program, Descriptor("a/0", 1, (), {}), 0, 0).run()
+    [_, report] = bundle.ShareRun(program, Descriptor("a/0", 1, (), {}), 0, 0).run()
     assert reader.most - before < (32 << 20)
     assert numbers(store, report) == [5_000 * batch for batch in range(256)]
 
@@ -143,7 +143,7 @@ def test_bad_rows_that_are_skipped_are_counted_and_not_kept(store: SegmentStore)
                 kept.append(sum(len(work.bad) for works in running.works for work in works))
 
     one = stage(refuse, on_error=OnError.SKIP)
-    running = bundle.Bundle(Program((one,), Watched(20, 500, 100), store), Descriptor("a/0", 1, (), {}), 0, 0)
+    running = bundle.ShareRun(Program((one,), Watched(20, 500, 100), store), Descriptor("a/0", 1, (), {}), 0, 0)
     [report] = running.run()
     assert report.bad_rows == 10_000
     assert report.bad_example.startswith("ValueError: never: ")
@@ -211,7 +211,7 @@ def test_a_disk_that_is_full_while_a_file_is_read_is_no_fault_of_the_file(
 
     def attempt(failing: int) -> tuple[BundleReport, int]:
         full = Full(store.root, failing)
-        [report] = bundle.Bundle(Program((one,), reader, full), share, 0, 0).run()
+        [report] = bundle.ShareRun(Program((one,), reader, full), share, 0, 0).run()
         return report, full.writes
 
     report, writes = attempt(0)

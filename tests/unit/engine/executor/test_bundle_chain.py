@@ -59,7 +59,7 @@ def run(tmp_path: Path, monkeypatch):
 
     def work(reader: Given, *stages: Stage, instances: int = 1) -> dict[str, BundleReport]:
         program = Program(stages, reader, SegmentStore(str(tmp_path)))
-        reports = bundle.Bundle(program, Descriptor("a/0", instances, (), {}), 7, 0).run()
+        reports = bundle.ShareRun(program, Descriptor("a/0", instances, (), {}), 7, 0).run()
         assert [report.operator for report in reports] == [stage.operator for stage in stages]
         return {report.operator: report for report in reports}
 

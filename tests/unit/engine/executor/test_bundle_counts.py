@@ -37,7 +37,7 @@ def report_of(store: SegmentStore, pieces: list[Piece], instances: int, monkeypa
     monkeypatch.setattr(worker, "running_task", lambda: (7, 0))
     stage = Stage("m", Location("x.py", 1), None, {MAIN_OUTPUT: SCHEMA}, {})
     program = Program((stage,), ChannelReader(store), store)
-    [report] = bundle.Bundle(program, Descriptor("a/0", instances, tuple(pieces), None), 0, 0).run()
+    [report] = bundle.ShareRun(program, Descriptor("a/0", instances, tuple(pieces), None), 0, 0).run()
     return report
 
 

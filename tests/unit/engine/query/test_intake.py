@@ -83,7 +83,7 @@ def intake_of(channels: FakeChannels, *supplies: Rows, linger: float = 0.1, **op
 def test_a_full_batch_starts_at_once(channels: FakeChannels) -> None:
     supply = Rows(5000)
     intake = intake_of(channels, supply)
-    intake.turn.last_start = channels.clock.now
+    intake.progress.last_start = channels.clock.now
     assert intake.admits(supply) == intake.pacer.bound()
     assert channels.waits == []
 
@@ -91,7 +91,7 @@ def test_a_full_batch_starts_at_once(channels: FakeChannels) -> None:
 def test_few_rows_wait_for_the_linger(channels: FakeChannels) -> None:
     supply = Rows(3)
     intake = intake_of(channels, supply)
-    intake.turn.last_start = channels.clock.now
+    intake.progress.last_start = channels.clock.now
     assert intake.admits(supply) == 3
     assert sum(channels.waits) == pytest.approx(0.1)
 
@@ -254,7 +254,7 @@ def test_a_long_wait_ends_when_something_happens(tmp_path: Path, wake: str) -> N
     intake = Intake(channels.seen_by("work"), [], Pacer(0.5, 1000), 0.0, lambda error: None)
     intake.add(supply)
     intake.open()
-    intake.turn.empty_polls = 5
+    intake.progress.empty_polls = 5
     got: list[int] = []
     began = time.monotonic()
     thread = threading.Thread(target=lambda: got.append(intake.admits(supply)), daemon=True)

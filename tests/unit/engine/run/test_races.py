@@ -233,14 +233,14 @@ def test_a_source_that_is_being_started_again_is_not_drained(make: Callable[...,
     run = make()
     lose_executors(run)
     run.begin_drain()
-    run.queries.by_operator["out"].intake.turn.empty_polls = 2
+    run.queries.by_operator["out"].intake.progress.empty_polls = 2
     run.queries.by_operator["out"].feeds = []
     seen = []
     FakeQuery.while_starting = lambda query: seen.append(run.drained)
     run.queries.mend()
     assert seen == [False]
     assert not run.drained
-    source_of(run).intake.turn.empty_polls = 2
+    source_of(run).intake.progress.empty_polls = 2
     assert run.drained
 
 
@@ -334,7 +334,7 @@ def test_a_run_that_was_drained_before_it_is_stopped_has_delivered_everything(
     run = make()
     run.begin_drain()
     for query in run.queries.all():
-        query.intake.turn.empty_polls = 2
+        query.intake.progress.empty_polls = 2
         query.feeds = []
     assert run.stop(drain=False)
     assert run.how_it_ended == "everything had reached the sinks"
@@ -353,7 +353,7 @@ def test_a_run_of_which_nobody_knows_what_is_inside_does_not_claim_that_everythi
     monkeypatch.setattr(run, "unknown_inside", lambda: ["windows"])
     run.begin_drain()
     for query in run.queries.all():
-        query.intake.turn.empty_polls = 2
+        query.intake.progress.empty_polls = 2
         query.feeds = []
     assert run.stop(drain=False)
     assert run.how_it_ended.startswith("no row was on its way any more; it is not known whether")

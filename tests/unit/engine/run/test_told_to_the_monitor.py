@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +135,25 @@ def test_it_is_over_when_it_is_closed(around: Watched) -> None:
     watcher.start()
     watcher.close()
     assert not watcher._thread.is_alive()
+
+
+def test_what_keeps_a_round_from_looking_is_written_down_once_in_a_row(
+    around: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    kept = dict(around.queries)
+    with caplog.at_level(logging.INFO, logger="penstock"):
+        around.queries.clear()  # type: ignore[attr-defined]
+        watcher._look_around()
+        watcher._look_around()
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        around.queries.update(kept)  # type: ignore[attr-defined]
+        watcher._look_around()
+        assert set(monitor.looks) == set(kept), "the next round looks again"
+        around.queries.clear()  # type: ignore[attr-defined]
+        watcher._look_around()
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
 
 
 def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Watched) -> None:

@@ -127,9 +127,9 @@ def seated(server: BundleServer, name: str, turn: int = 1) -> Connection:
     return connection
 
 
-def received(connection: Connection) -> wire.Work | None:
+def received(connection: Connection) -> wire.SentShare | None:
     assert connection.poll(5)
-    return wire.receive_work(connection)
+    return wire.receive_share(connection)
 
 
 def test_a_bundle_gets_share_after_share_and_leaves_when_it_is_told_to(server: BundleServer, query: Query) -> None:
@@ -298,7 +298,7 @@ def stands_until_two_are_published(
     server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch, run: Callable[[], list[BundleReport]]
 ) -> None:
     """A bundle whose shares are done by `run` stands until two batches are published, and its task ends as usual."""
-    monkeypatch.setattr(standing, "Bundle", lambda *_: SimpleNamespace(run=run))
+    monkeypatch.setattr(standing, "ShareRun", lambda *_: SimpleNamespace(run=run))
     seat = Seat(server.add(query), 1, 0, "a/0", 1).as_text()
     program: Any = None
     ends: list[Any] = []

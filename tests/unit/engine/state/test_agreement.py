@@ -262,3 +262,11 @@ def test_the_offset_of_a_source_may_look_like_what_a_feed_is_wrapped_in(state: S
     state.plan("rows", 9, "not JSON")
     (state.checkpoints / "rows" / "offsets" / "9").write_text("v1\n{}\nnot JSON")
     assert log.ends(9, of_source=True) == {"0": "not JSON"}
+
+
+def test_offsets_that_cannot_be_read_leave_a_trace(state: State, caplog: pytest.LogCaptureFixture) -> None:
+    state.plan("work", 4, 1)
+    file = state.checkpoints / "work" / "offsets" / "4"
+    file.write_text('v1\n{}\n{"cut o')
+    assert CheckpointLog.open(None, str(state.checkpoints / "work")).ends(4, of_source=False) is None
+    assert [record.getMessage() for record in caplog.records] == [f"{file} cannot be read"]
