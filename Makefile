@@ -13,9 +13,9 @@ demo: $(PACKAGE)
 	@.venv/bin/penstock run examples/word_count.py --cluster standalone --machines 2 --seconds 30 \
 	  --conf "spark.driver.extraJavaOptions=$(QUICK_JAVA)" --conf "spark.executor.extraJavaOptions=$(QUICK_JAVA)"
 
-# Two processes side by side: tests with Spark wait more than they work.
+# Three processes side by side on two cores: tests with Spark wait about as long as they work.
 test: lint
-	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not live"
+	@$(PYTHON) -m pytest -n 3 --dist loadgroup -m "not live"
 
 # The longest tests with Spark: machines come, go and are lost under load. By themselves: beside others they take too long.
 test-live: $(TOOLS)

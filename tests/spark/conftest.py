@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -50,19 +51,26 @@ def shared_host(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark stay together, also when `make test` runs two processes side by side; those with one of
-    their own stay together by file. What takes longest begins first, so that both processes end at about the same time.
+    """Tests that share a Spark stay together, also when `make test` runs several processes side by side; those with one
+    of their own stay together by file. What takes longest begins first, so that all processes end at about the same
+    time. The local Spark has most of the tests: two processes have one each.
     """
 
-    def turn(item: pytest.Item) -> int:
+    def turn(item: pytest.Item) -> tuple[int, str]:
         if not item.path.is_relative_to(HERE):
-            return len(SHARED) + 1
+            return len(SHARED) + 1, ""
         host = shared_host(item)
-        return SHARED.index(host) if host else len(SHARED)
+        return (SHARED.index(host), group(item)) if host else (len(SHARED), "")
+
+    def group(item: pytest.Item) -> str:
+        host = shared_host(item)
+        if host is None:
+            return item.path.stem
+        return f"{host}-{crc32(item.path.stem.encode()) % 2}" if host == SHARED[0] else host
 
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group(shared_host(item) or item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(group(item)))
     items.sort(key=turn)
 
 

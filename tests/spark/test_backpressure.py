@@ -99,7 +99,7 @@ def endless(spark: SparkSession) -> DataFrame:
 def test_a_source_that_spark_drives_is_held_back_too(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     topology = Topology("spark-driven")
     numbers = topology.source("numbers", sources.dataframe(endless, NUMBERS))
-    slow = topology.map("slow", service_time(0.1), inputs=[numbers], schema=NUMBERS)
+    slow = topology.map("slow", service_time(0.02), inputs=[numbers], schema=NUMBERS)
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[slow])
     with running(topology, local_host, settings=settings()) as run:
         deadline, most, throttled = time.monotonic() + WAIT, 0, False
