@@ -79,6 +79,8 @@ def run(seed: int, faults: int, without: Sequence[str]) -> Result:
         tell(f"{problem}\nWhat the drivers said is kept in {folder}.")
         campaign.end_everybody()
     else:
+        for file in campaign.left or ():
+            tell(f"left: {file}")
         shutil.rmtree(folder)
     return Result(seed, time.monotonic() - began, campaign, problem)
 

@@ -19,6 +19,8 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
 
 #: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
+#: The last sweep waits so long for a thread that is still publishing.
+END_SECONDS = 5.0
 #: attempts that failed costs the same however many channels and segments there are.
 SWEEPS_A_ROUND = 15
 
@@ -98,6 +100,8 @@ class Channels:
         self._committed_in_catalog: dict[tuple[str, str], int] = {}
         # Held while SQL runs, when `_changed` must not be: segments enter the index in the order of the catalog.
         self._publishing = threading.Lock()
+        #: Whether nothing can be published any more.
+        self._ended = False
         #: Batches that threads want to have published: whoever holds `_publishing` publishes all of them together.
         self._waiting_publications: list[_Publication] = []
         self._sweeping = threading.Lock()
@@ -210,7 +214,10 @@ class Channels:
             if not publication.is_done:  # or another thread has published it with its own, while this one waited
                 with self._changed:
                     waiting, self._waiting_publications = self._waiting_publications, []
-                self._publish(waiting)
+                if self._ended:
+                    publication.fail(RuntimeError("the topology has ended, so nothing is published any more"))
+                else:
+                    self._publish(waiting)
         if publication.error is not None:
             raise publication.error
         if publication.placed is None:
@@ -289,6 +296,17 @@ class Channels:
             due = self._readers if startup or thorough else self._next_in_turn()
             orphans = sum(self._delete_orphans(channel, startup) for channel in due)
         return Swept(len(deleted), sum(segment.bytes for segment in deleted), orphans)
+
+    def sweep_at_the_end(self) -> Swept:
+        """The last sweep, when all queries have ended: nothing is published any more, so every file that the catalog
+        does not name is a leftover, whatever its number. An attempt at a batch that a chain was to publish may have a
+        higher number than any batch of the operator that writes the channel since. If a thread is still publishing,
+        which the database holds up, what that one may be about to name stays."""
+        nobody_publishes = self._publishing.acquire(timeout=END_SECONDS)
+        if nobody_publishes:
+            self._ended = True
+            self._publishing.release()
+        return self.sweep(startup=nobody_publishes, thorough=True)
 
     # Parts of the above
 

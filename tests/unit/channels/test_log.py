@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from penstock.channels import log
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, ChannelBacklog, Channels, Swept
 from penstock.channels.records import NewSegment
@@ -238,6 +240,41 @@ def test_orphans_of_published_batches_are_deleted_and_work_in_progress_is_not(wo
     assert set(world.store.list("lines")) == {kept.path, coming.path, "lines/README"}
     assert world.channels().sweep(startup=True) == Swept(0, 0, 1)
     assert set(world.store.list("lines")) == {kept.path, "lines/README"}
+
+
+def test_at_the_end_nothing_is_left_that_the_catalog_does_not_name(world: World) -> None:
+    """A chain that wrote the channel before counted other batches than the operator that writes it now."""
+    channels = world.channels()
+    channels.publish("read", 3, [kept := world.segment(3, 10)], "{}", {})
+    late = world.segment(500, 1)
+    assert channels.sweep(thorough=True) == Swept(0, 0, 0)
+    assert channels.sweep_at_the_end() == Swept(0, 0, 1)
+    assert world.store.list("lines") == [kept.path]
+    with pytest.raises(RuntimeError, match="has ended"):
+        channels.publish("read", 4, [late], "{}", {})
+
+
+def test_at_the_end_what_a_thread_is_still_publishing_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database holds it up for longer than anybody waits for it."""
+    monkeypatch.setattr(log, "END_SECONDS", 0.05)
+    channels, publish = world.channels(), world.catalog.publish_all
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def held_up(batches: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(5)
+        return publish(batches)
+
+    monkeypatch.setattr(world.catalog, "publish_all", held_up)
+    coming = world.segment(0, 10)
+    thread = threading.Thread(target=lambda: channels.publish("read", 0, [coming], "{}", {}), daemon=True)
+    thread.start()
+    assert begun.wait(5)
+    channels.sweep_at_the_end()
+    may_go_on.set()
+    thread.join(5)
+    assert world.store.list("lines") == [coming.path]
+    assert channels.backlog("count", "lines").rows == 10
 
 
 def test_a_crash_between_catalog_and_files_leaves_only_orphans(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

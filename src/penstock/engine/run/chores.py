@@ -60,7 +60,7 @@ class Chores:
         """Delete everything that is left over. The queries have ended, and the files of published batches have their
         final names. So all that is still staged is left over, also for the last batch: an attempt at it may have
         failed."""
-        self._channels.sweep(thorough=True)
+        self._channels.sweep_at_the_end()
         for one in self._staging():
             one.writer.clear()
 

@@ -30,8 +30,11 @@ class Around:
         self.pruned: list[tuple[str, int]] = []
         self.sweeps: list[bool] = []
 
-    def sweep(self, thorough: bool = False) -> None:
-        self.sweeps.append(thorough)
+    def sweep(self) -> None:
+        self.sweeps.append(False)
+
+    def sweep_at_the_end(self) -> None:
+        self.sweeps.append(True)
 
     def last_batch(self, operator: str) -> int | None:
         return self.last.get(operator)
