@@ -89,6 +89,7 @@ def _last_machine(machines: int, names: tuple[str, ...]) -> Nothing:
     return Nothing(reason, "LAST_MACHINE", "Ask to remove fewer machines.")
 
 
+gain = partial(MachinePolicy, "gain")
 stela = partial(MachinePolicy, "stela")
 stela_capacity = partial(MachinePolicy, "stela_capacity")
 storm = partial(MachinePolicy, "storm")
