@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from best import best
@@ -14,6 +14,7 @@ from best import best
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
 from penstock.autoscaler.timeline import Timeline
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
@@ -95,6 +96,15 @@ def one_operation(
 
     `wanted` new instances are what the best assignment may give, where the strategy gives none.
     """
+    with started(definition, host, initial, times) as run:
+        return _Operation(run, initial, times, wanted).carry_out(decide)
+
+
+@contextmanager
+def started(
+    definition: TopologyDefinition, host: SparkHost, initial: Placement, times: Times
+) -> Iterator[SparkTopology]:
+    """A run of its own, from this placement, with nothing waiting. It is stopped at the end."""
     settings = replace(
         SETTINGS,
         batch_interval=times.interval,
@@ -105,24 +115,35 @@ def one_operation(
         state = StateFolder.hold(f"{folder}/state")
         try:
             with SparkTopology(definition, host, state, settings, initial) as run:
-                found = _Operation(run, initial, times, wanted).carry_out(decide)
+                yield run
                 run.stop(drain=False)
-                return found
         finally:
             state.release()
 
 
 def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement, times: Times) -> None:
     """A run that does not count: JVMs of machines that have just come compile what the others have compiled."""
-    with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
-        state = StateFolder.hold(f"{folder}/state")
-        try:
-            settings = replace(SETTINGS, batch_interval=times.interval, batch_interval_most=times.interval)
-            with SparkTopology(definition, host, state, settings, initial) as run:
-                _rest(run, WARM_UP)
-                run.stop(drain=False)
-        finally:
-            state.release()
+    with started(definition, host, initial, times) as run:
+        _rest(run, WARM_UP)
+
+
+def measured_window(run: SparkTopology, times: Times) -> tuple[Snapshot, Load]:
+    """What is measured over one window, once what came in first has left."""
+    _rest(run, times.warm_up)
+    run.monitor.restart(run_time())
+    _rest(run, times.window + run.settings.sample_seconds)
+    snapshot = _complete_snapshot(run)
+    return snapshot, measured_load(snapshot, on_demand=True)
+
+
+def _complete_snapshot(run: SparkTopology) -> Snapshot:
+    """An operator may just have a batch under way that takes long: it is measured a little later."""
+    for _ in range(TRIES):
+        with suppress(PenstockError):
+            measured_load(found := run.snapshot(), on_demand=True)
+            return found
+        _rest(run, 1)
+    return run.snapshot()
 
 
 def _rest(run: SparkTopology, seconds: float) -> None:
@@ -144,11 +165,7 @@ class _Operation:
 
     def carry_out(self, decide: Decide) -> Result:
         run, times = self.run, self.times
-        _rest(run, times.warm_up)
-        run.monitor.restart(time.time())
-        _rest(run, times.window + run.settings.sample_seconds)
-        snapshot = self._snapshot()
-        load = measured_load(snapshot, on_demand=True)
+        snapshot, load = measured_window(run, times)
         decision = decide(load, self.initial, self.rules)
         if not isinstance(decision, Decision):
             raise RuntimeError(f"{decision.strategy}: {decision.reason}")
@@ -161,15 +178,6 @@ class _Operation:
         samples = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
         return self._judge(load, duty, decision, outcome.seconds, samples, began)
-
-    def _snapshot(self) -> Snapshot:
-        """An operator may just have a batch under way that takes long: it is measured a little later."""
-        for _ in range(TRIES):
-            with suppress(PenstockError):
-                measured_load(found := self.run.snapshot(), on_demand=True)
-                return found
-            _rest(self.run, 1)
-        return self.run.snapshot()
 
     def _judge(
         self,
@@ -217,11 +225,15 @@ def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[fl
     return rates
 
 
+def congested_operators(load: Load, rules: Rules) -> list[str]:
+    return [one.name for one, is_full in zip(load.operators, congested(load, rules), strict=True) if is_full]
+
+
 def duty_of(snapshot: Snapshot, load: Load, rules: Rules) -> float:
-    """The share of the time in which a congested instance worked."""
-    full = [one.name for one, is_full in zip(load.operators, congested(load, rules), strict=True) if is_full]
-    worked = [snapshot.operators[name].utilisation for name in full]
-    return statistics.median([share for share in worked if share is not None] or [1.0])
+    """The share of the time in which a congested instance worked; not a number if none was congested."""
+    worked = [snapshot.operators[name].utilisation for name in congested_operators(load, rules)]
+    shares = [share for share in worked if share is not None]
+    return statistics.median(shares) if shares else float("nan")
 
 
 def first_machines(cluster: Cluster, count: int) -> Cluster:
