@@ -38,8 +38,9 @@ format: $(TOOLS)
 # All benchmarks take ROUNDS=1: a look of a quarter of an hour at most, on two cores that do nothing else. Looks go to
 # files of their own in benchmarks/results. Where a benchmark has parts, ONLY= chooses among them.
 
-# What each live change does to a stream's output, beside plain Structured Streaming; about 16 minutes a round, three
-# rounds (ROUNDS=1: without plain at locality.wait=0; ONLY=penstock or ONLY=plain: one engine, and no bars).
+# What each live change does to a stream's output: without state, and with state beside plain Structured Streaming;
+# about 20 minutes a round, three rounds (ROUNDS=1: without plain at locality.wait=0; ONLY=stateless, penstock or plain:
+# one of them; only stateless has bars of its own, three minutes a round).
 bench-live: $(TOOLS)
 	@$(PYTHON) benchmarks/live.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--only "$$ONLY"}
 
@@ -69,15 +70,17 @@ bench-monitoring: $(TOOLS)
 	@$(PYTHON) benchmarks/monitoring.py $${ROUNDS:+--rounds $$ROUNDS}
 
 # Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 20 minutes an experiment, seven
-# of them, three rounds each (ONLY=star,scale_in; ROUNDS=1: star, eight minutes, or those that ONLY names).
+# of them, three rounds each (ONLY=star,scale_in; ROUNDS=1: star, eight minutes, or those that ONLY names). The eighth,
+# ONLY=congested, scales nothing: how much of its time a congested instance works, two minutes a topology and round.
 bench-stela: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${ROUNDS:+--rounds $$ROUNDS} \
 	  $${ONLY:+--experiments $$ONLY}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
-# an hour, three rounds (ONLY=throughput,latency,batch,idle,growth; ROUNDS=1: the first three, without top-n).
+# two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,batch,growth; ROUNDS=1: the first five, with the
+# engines that their bars need; SET=shuffle=none: a setting of Penstock's runs, and not the results that are kept).
 bench-speed: $(TOOLS)
-	@$(PYTHON) benchmarks/speed.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--parts $$ONLY}
+	@$(PYTHON) benchmarks/speed.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--parts $$ONLY} $${SET:+--set $$SET}
 
 # What a channel's files cost by compression, small ones joined, split by key; five rounds, half a minute.
 bench-segments: $(TOOLS)

@@ -17,6 +17,9 @@ from penstock.sources.counter import Draws, below, draws, places
 
 TASKS = 8
 MORE_TASKS = 16
+#: How the repartition is called in the tables, Penstock's and plain's.
+CUT = f"repartition {TASKS} to {MORE_TASKS}"
+PLAIN_CUT = f"stop, {CUT}, start"
 #: Spark's names of machines' resources: one slot a machine, on which this many Spark tasks run side by side.
 MACHINES, SLOTS, CORES, TASK_THREADS, MEMORY_MB = 2, 1, 1, 24, 1024
 #: Characters of a row's text. They are random, so that compression does not make the state smaller than it looks.

@@ -10,9 +10,11 @@ from typing import Any
 
 import live_gaps
 import pyarrow.parquet as pq
+from live_bars import ADD, BACK, DOWN, REMOVE, THERE, UP, USE
 from live_gaps import Measured, Output
 from live_load import (
     CORES,
+    CUT,
     MACHINES,
     MEMORY_MB,
     MORE_TASKS,
@@ -41,6 +43,10 @@ from penstock.plans.plan import Plan
 HERE = str(Path(__file__).parent)
 #: Seconds between the starts of two batches of an operator: plain's rate source gives rows once a second.
 LINGER = 1.0
+#: The sink writes what a batch of the keyed operator gave, and does not wait for more.
+FILE_SECONDS = 0.05
+#: It is calm while less than so many seconds of rows wait.
+CALM_SECONDS = 3.0
 #: Seconds over which the first rows, which fill the state, are due.
 FILLING = 5
 Say = Callable[[str], None]
@@ -60,10 +66,12 @@ class Recorder:
 class PenstockStream:
     """A run as something to be watched."""
 
-    def __init__(self, run: SparkTopology, recorder: Recorder, load: Load) -> None:
+    def __init__(self, run: SparkTopology, recorder: Recorder, calm_rows: float, keyed: str = "") -> None:
+        """It is calm while no more than so many rows wait in front of any operator. `keyed` is the keyed operator."""
         self._run = run
         self._recorder = recorder
-        self._load = load
+        self._calm_rows = calm_rows
+        self._keyed = keyed
 
     def outputs(self) -> list[Output]:
         return list(self._recorder.outputs)
@@ -72,13 +80,13 @@ class PenstockStream:
         return [one.at for one in self.outputs()]
 
     def loads(self) -> list[tuple[float, float]]:
-        query = self._run.query("count").query
+        query = self._run.query(self._keyed).query if self._keyed else None
         known = query.recentProgress if query is not None else []
         return [(datetime.fromisoformat(one["timestamp"]).timestamp(), live_gaps.load_of(one)) for one in known]
 
     @property
     def calm(self) -> bool:
-        return all(self._run.backlog(one.name) <= 3 * self._load.rate for one in self._run.definition.operators)
+        return all(self._run.backlog(one.name) <= self._calm_rows for one in self._run.definition.operators)
 
     def check(self) -> None:
         self._run.check()
@@ -96,7 +104,7 @@ def topology(load: Load, folder: Path) -> Topology:
 
 
 def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
-    settings = Settings(batch_linger=LINGER)
+    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS)
     provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
     state = StateFolder.hold(str(folder / "state"))
     recorder = Recorder()
@@ -107,7 +115,7 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
             run = SparkTopology(topology(load, folder).definition(), host, state, settings)
             run.listen(recorder.add)
             with run:
-                stream = PenstockStream(run, recorder, load)
+                stream = PenstockStream(run, recorder, CALM_SECONDS * load.rate, "count")
                 say(f"filling the state: {load.keys:,} keys")
                 counted = run.statistics.totals
                 live_gaps.until(stream, lambda: counted("out")[0] >= load.keys, 300, "the state to be filled")
@@ -126,8 +134,8 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
         state.release()
 
 
-class Actions:
-    """Each action once."""
+class CarriedOut:
+    """Changes of a run, carried out and measured one after the other."""
 
     def __init__(
         self, run: SparkTopology, stream: PenstockStream, load: Load, provider: StandaloneCluster, say: Say
@@ -139,36 +147,6 @@ class Actions:
         self._say = say
         self._changes = run.changes
 
-    def all(self) -> list[Measured]:
-        run = self._run
-        here = sorted(run.host.cluster.slots)
-        found = [
-            self._plan(
-                "set instances: up", lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 2))
-            ),
-            self._plan(
-                "set instances: down", lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 1))
-            ),
-        ]
-        two = [task for task, slot in enumerate(run.placement.tasks["count"]) if slot == here[0]][:2]
-        found.append(self._plan("move 2 tasks: there", lambda: plans.move_tasks("count", dict.fromkeys(two, here[1]))))
-        found.append(self._plan("move 2 tasks: back", lambda: plans.move_tasks("count", dict.fromkeys(two, here[0]))))
-        [machine] = self._provider.upcoming(1)
-        found.append(self._plan("add a machine", lambda: plans.add_machines([machine])))
-        found.append(self._plan("let it take work", lambda: self._use([*here, *machine.slots])))
-        found.append(
-            self._plan(
-                "remove a machine", lambda: plans.remove_machines(run.placement, run.host.cluster, [machine.name])
-            )
-        )
-        found.append(self._measure(f"repartition {TASKS} to {MORE_TASKS}", self._repartition))
-        return found
-
-    def _use(self, slots: list[Slot]) -> Plan:
-        placement = self._run.placement
-        both = [plans.set_instances(placement, name, dict.fromkeys(slots, 1)) for name in ("shape", "count")]
-        return Plan(tuple(action for plan in both for action in plan.actions), "the new machine was to take work")
-
     def _plan(self, name: str, plan: Callable[[], Plan]) -> Measured:
         return self._measure(name, lambda: self._carry_out(plan()))
 
@@ -178,10 +156,6 @@ class Actions:
             raise RuntimeError(f"{outcome.status}: {outcome.reason}")
         moves = outcome.placed.moves
         return len(moves), max((move.load_seconds or 0.0 for move in moves), default=0.0)
-
-    def _repartition(self) -> tuple[int, float]:
-        self._changes.repartition("count", MORE_TASKS)
-        return MORE_TASKS, 0.0
 
     def _measure(self, name: str, act: Callable[[], tuple[int, float]]) -> Measured:
         self._say(name)
@@ -193,3 +167,33 @@ class Actions:
             f"load {found.load_of_slowest:.2f} s" + (f"; faults: {faults}" if faults else "")
         )
         return found
+
+
+class Actions(CarriedOut):
+    """Each action once."""
+
+    def all(self) -> list[Measured]:
+        run = self._run
+        here = sorted(run.host.cluster.slots)
+        found = [
+            self._plan(UP, lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 2))),
+            self._plan(DOWN, lambda: plans.set_instances(run.placement, "shape", dict.fromkeys(here, 1))),
+        ]
+        two = [task for task, slot in enumerate(run.placement.tasks["count"]) if slot == here[0]][:2]
+        found.append(self._plan(THERE, lambda: plans.move_tasks("count", dict.fromkeys(two, here[1]))))
+        found.append(self._plan(BACK, lambda: plans.move_tasks("count", dict.fromkeys(two, here[0]))))
+        [machine] = self._provider.upcoming(1)
+        found.append(self._plan(ADD, lambda: plans.add_machines([machine])))
+        found.append(self._plan(USE, lambda: self._use([*here, *machine.slots])))
+        found.append(self._plan(REMOVE, lambda: plans.remove_machines(run.placement, run.host.cluster, [machine.name])))
+        found.append(self._measure(CUT, self._repartition))
+        return found
+
+    def _use(self, slots: list[Slot]) -> Plan:
+        placement = self._run.placement
+        both = [plans.set_instances(placement, name, dict.fromkeys(slots, 1)) for name in ("shape", "count")]
+        return Plan(tuple(action for plan in both for action in plan.actions), "the new machine was to take work")
+
+    def _repartition(self) -> tuple[int, float]:
+        self._changes.repartition("count", MORE_TASKS)
+        return MORE_TASKS, 0.0

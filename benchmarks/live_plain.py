@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import live_gaps
+from live_bars import ADD, DECOMMISSION
 from live_gaps import Measured, Output
-from live_load import CORES, MACHINES, MEMORY_MB, MORE_TASKS, SLOTS, TASK_THREADS, TASKS, Load, Shape, count
+from live_load import CORES, MACHINES, MEMORY_MB, MORE_TASKS, PLAIN_CUT, SLOTS, TASK_THREADS, TASKS, Load, Shape, count
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -178,12 +179,12 @@ class Actions:
     def all(self, repartition: bool) -> list[Measured]:
         [machine] = self._provider.upcoming(1)
         found = [
-            self._measure("add a machine", lambda: self._add(machine)),
+            self._measure(ADD, lambda: self._add(machine)),
             self._measure("stop and start", self._restart),
-            self._measure("decommission", lambda: self._decommission(machine.name)),
+            self._measure(DECOMMISSION, lambda: self._decommission(machine.name)),
         ]
         if repartition:
-            found.append(self._measure(f"stop, repartition {TASKS} to {MORE_TASKS}, start", self._repartition))
+            found.append(self._measure(PLAIN_CUT, self._repartition))
         return found
 
     def _add(self, machine: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,15 @@ class Bar:
     figure: float
     bar: float
     at_most: bool
+    #: The lowest and the highest value, where the figure is the median of several.
+    spread: tuple[float, float] | None = None
+
+    @staticmethod
+    def of(name: str, values: Sequence[float], bar: float, at_most: bool) -> Bar:
+        """By the median of what was measured, with the spread. What was not measured is not met."""
+        if not values:
+            return Bar(name, float("nan"), bar, at_most)
+        return Bar(name, statistics.median(values), bar, at_most, (min(values), max(values)))
 
     @property
     def met(self) -> bool:
@@ -27,7 +37,9 @@ class Bar:
 
     def __str__(self) -> str:
         limit = "at most" if self.at_most else "at least"
-        return f"BAR {self.name}: {self.figure:.2f}, bar {limit} {self.bar:g}: {'met' if self.met else 'missed'}"
+        spread = f" ({self.spread[0]:.2f} - {self.spread[1]:.2f})" if self.spread else ""
+        verdict = "met" if self.met else "missed"
+        return f"BAR {self.name}: {self.figure:.2f}{spread}, bar {limit} {self.bar:g}: {verdict}"
 
 
 def machine() -> str:

@@ -1,10 +1,11 @@
 """Penstock beside plain Structured Streaming, PyFlink and Bytewax, alternating in one run: `make bench-speed`.
 
-    python benchmarks/speed.py [--rounds 3] [--sentences 4000000] [--parts throughput,latency,batch,idle,growth]
+    python benchmarks/speed.py [--rounds 3] [--sentences 4000000] [--parts throughput,latency,slots,idle,machine,batch]
 
-Each measurement is a process of its own (benchmarks/speed/on_*.py), with a small run before it to warm up where an
-engine compiles as it goes. The other engines are installed into environments of their own, once. With `--keep FILE` a
-benchmark that was cut off goes on where it was.
+Each measurement is a process of its own (benchmarks/speed/*.py), with a small run before it to warm up where an engine
+compiles as it goes. The other engines are installed into environments of their own, once. With `--keep FILE` a
+benchmark that was cut off goes on where it was. With `--rounds 1` it is a look: half of the rows, the parts that have
+bars, and of the engines those that bars need.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from results import Bar, finish, machine, named, write_results
-from speed_more import growth, idle, latency, one_batch
+from speed_bars import ratios, throughput_bars
+from speed_latency import latency
+from speed_more import batches, growth, idle, middle, new_machine, slots
 from speed_runs import (
     BYTEWAX,
     FILES,
@@ -41,14 +44,24 @@ from penstock.errors import PenstockError
 Say = Callable[[str], None]
 #: More than ten seconds of work for the fastest: batches need a few to grow.
 SENTENCES = 4_000_000
+#: Of a look.
+FEW_SENTENCES = 2_000_000
 WORKLOADS: dict[str, tuple[Engine, ...]] = {
     "chain": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "word-count": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
     "linear": (PENSTOCK, PLAIN, FUSED, LIMIT, BYTEWAX, FLINK),
     "top-n": (PENSTOCK, PLAIN, BYTEWAX, FLINK),
 }
+#: Those of a look: the ones that bars need.
+LOOK: dict[str, tuple[Engine, ...]] = {
+    "chain": (PENSTOCK, LIMIT, BYTEWAX),
+    "word-count": (PENSTOCK, PLAIN),
+    "linear": (PENSTOCK, PLAIN, BYTEWAX),
+    "top-n": (PENSTOCK, PLAIN),
+}
 ROUNDS = 3
-PARTS = ("throughput", "latency", "batch", "idle", "growth")
+LOOK_PARTS = ("throughput", "latency", "slots", "idle", "machine")
+PARTS = (*LOOK_PARTS, "batch", "growth")
 WHAT = {
     "chain": "four Python functions over sentences of 10 words: lower case, split, words of more than 3 letters, their "
     "length and CRC",
@@ -76,17 +89,12 @@ class Measured:
     start_ups: list[float] = field(default_factory=list)
     problem: str = ""
 
-    @property
-    def rate(self) -> float:
-        return statistics.median(self.rates) if self.rates else float("nan")
-
 
 def throughput(
-    runs: Runs, data: Data, warm_up: Data, rounds: int, workloads: Sequence[str], say: Say
+    runs: Runs, data: Data, warm_up: Data, rounds: int, workloads: Mapping[str, Sequence[Engine]], say: Say
 ) -> dict[str, dict[str, Measured]]:
     found: dict[str, dict[str, Measured]] = {}
-    for workload in workloads:
-        engines = WORKLOADS[workload]
+    for workload, engines in workloads.items():
         results = found[workload] = {engine.name: Measured() for engine in engines}
         for index in range(rounds):
             turn = index % len(engines)
@@ -96,7 +104,7 @@ def throughput(
         say("| engine | rows/s (from - to) | penstock is | peak memory, MB | start-up, s |")
         say("| --- |" + " --- |" * 4)
         for engine in engines:
-            say(_row(engine.name, results[engine.name], results[PENSTOCK.name].rates))
+            say(_row(engine, results))
         say("")
     return found
 
@@ -122,56 +130,49 @@ def _measure(runs: Runs, engine: Engine, workload: str, data: Data, warm_up: Dat
     )
 
 
-def _row(name: str, one: Measured, penstock: Sequence[float]) -> str:
+def _row(engine: Engine, results: Mapping[str, Measured]) -> str:
+    one = results[engine.name]
     if not one.rates:
-        return f"| {name} | not measured: {one.problem} | | | |"
-    ratios = [mine / its for mine, its in zip(penstock, one.rates, strict=False)]
+        return f"| {engine.name} | not measured: {one.problem} | | | |"
+    penstock = ratios(rates_of(results), engine)
+    is_so_fast = f"{statistics.median(penstock):.2f}x ({min(penstock):.2f} - {max(penstock):.2f})" if penstock else ""
     start_up = f"{statistics.median(one.start_ups):.1f}" if one.start_ups else ""
-    return (
-        f"| {name} | {one.rate:,.0f} ({min(one.rates):,.0f} - {max(one.rates):,.0f}) "
-        f"| {statistics.median(ratios):.2f}x ({min(ratios):.2f} - {max(ratios):.2f}) "
-        f"| {max(one.peaks):,} | {start_up} |"
-    )
+    return f"| {engine.name} | {middle(one.rates, 0)} | {is_so_fast} | {max(one.peaks):,} | {start_up} |"
 
 
-def ratio(results: Mapping[str, Measured], other: Engine) -> float:
-    """Of Penstock to another, round by round; an engine that was not measured gives no number."""
-    pairs = zip(results[PENSTOCK.name].rates, results[other.name].rates, strict=False)
-    ratios = [mine / its for mine, its in pairs]
-    return statistics.median(ratios) if ratios else float("nan")
+def rates_of(results: Mapping[str, Measured]) -> dict[str, list[float]]:
+    return {name: one.rates for name, one in results.items()}
 
 
-def throughput_bars(found: Mapping[str, Mapping[str, Measured]]) -> list[Bar]:
-    bars = []
-    if "chain" in found:
-        chain = found["chain"]
-        bars += [
-            Bar("1. chain: penstock / plain", ratio(chain, PLAIN), 2.0, at_most=False),
-            Bar("1. chain: penstock / plain fused by hand", ratio(chain, FUSED), 1.2, at_most=False),
-            Bar("1. chain: penstock / two bare processes", ratio(chain, LIMIT), 0.7, at_most=False),
-            Bar("1. chain: penstock / bytewax", ratio(chain, BYTEWAX), 1.0, at_most=False),
-            Bar("1. chain: penstock / pyflink", ratio(chain, FLINK), 1.0, at_most=False),
-        ]
-    if "word-count" in found:
-        bars.append(Bar("2. word count: penstock / plain", ratio(found["word-count"], PLAIN), 1.0, at_most=False))
-    return bars
+def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="1 is a look")
+    parser.add_argument("--sentences", type=int, help=f"{SENTENCES}; of a look {FEW_SENTENCES}")
+    parser.add_argument("--parts", default="", help=f"{','.join(PARTS)}; of a look {','.join(LOOK_PARTS)}")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Penstock's runs")
+    parser.add_argument("--keep", type=Path, help="a file for what was measured, to go on after a cut")
+    options = parser.parse_args(arguments)
+    options.is_look = options.rounds == 1
+    options.sentences = options.sentences or (FEW_SENTENCES if options.is_look else SENTENCES)
+    parts = options.parts.split(",") if options.parts else [*(LOOK_PARTS if options.is_look else PARTS)]
+    if unknown := sorted(set(parts) - set(PARTS)):
+        parser.error(f"there is no part {', '.join(unknown)}; choose among {', '.join(PARTS)}")
+    if "latency" in parts and "throughput" not in parts:
+        parts = ["throughput", *parts]  # latency is measured at half of it
+    options.parts = parts
+    options.workloads = options.workloads.split(",")
+    if unknown := sorted(set(options.workloads) - set(WORKLOADS)):
+        parser.error(f"there is no workload {', '.join(unknown)}; choose among {', '.join(WORKLOADS)}")
+    everything = set(parts) >= set(PARTS) and set(options.workloads) >= set(WORKLOADS) and not options.set
+    options.is_whole = everything and options.rounds >= ROUNDS and options.sentences >= SENTENCES
+    return options
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--sentences", type=int, default=SENTENCES)
-    parser.add_argument("--parts", default="", help=f"{','.join(PARTS)}; of a look with --rounds 1 the first three")
-    parser.add_argument("--workloads", default="", help=f"{','.join(WORKLOADS)}; of a look the first three")
-    parser.add_argument("--keep", type=Path, help="a file for what was measured, to go on after a cut")
-    options = parser.parse_args()
-    runs = Runs(options.keep)
-    most = 3 if options.rounds == 1 else None
-    parts = options.parts.split(",") if options.parts else [*PARTS][:most]
-    if "latency" in parts and "throughput" not in parts:
-        parts = ["throughput", *parts]  # latency is measured at half of it
-    workloads = options.workloads.split(",") if options.workloads else [*WORKLOADS][:most]
-    is_whole = options.rounds >= ROUNDS and set(parts) >= set(PARTS) and set(workloads) >= set(WORKLOADS)
+    options = options_of()
+    runs = Runs(options.keep, options.set)
+    engines = {workload: (LOOK if options.is_look else WORKLOADS)[workload] for workload in options.workloads}
     lines: list[str] = []
     bars: list[Bar] = []
 
@@ -180,42 +181,42 @@ def main() -> int:
         lines.append(text)
 
     say(METHOD.format(flink=FLINK_FILES, files=FILES))
-    if not is_whole:
-        say(f"A look: {options.rounds} rounds; {', '.join(parts)}; workloads {', '.join(workloads)}.\n")
+    if not options.is_whole:
+        say(
+            f"A look: {options.rounds} rounds; {', '.join(options.parts)}; workloads {', '.join(options.workloads)}; "
+            f"{options.sentences:,} rows; settings {', '.join(options.set) or 'as they are'}.\n"
+        )
     with tempfile.TemporaryDirectory(prefix="penstock-speed-") as temporary:
-        folder = Path(temporary)
+        folder, rounds = Path(temporary), options.rounds
         data = write_data(folder / "data", options.sentences, FILES)
         warm_up = write_data(folder / "warm-up", 80_000, 8)
-        found: dict[str, dict[str, Measured]] = {}
-
-        def rates() -> dict[str, dict[str, float]]:
-            return {
-                workload: {name: one.rate for name, one in engines.items() if one.rates}
-                for workload, engines in found.items()
-            }
+        found: dict[str, dict[str, list[float]]] = {}
 
         def measure_throughput() -> list[Bar]:
-            found.update(throughput(runs, data, warm_up, options.rounds, workloads, say))
+            measured = throughput(runs, data, warm_up, rounds, engines, say)
+            found.update({workload: rates_of(results) for workload, results in measured.items()})
             return throughput_bars(found)
 
         work: dict[str, Callable[[], list[Bar]]] = {
             "throughput": measure_throughput,
-            "latency": lambda: latency(runs, data, warm_up, options.rounds, rates(), say),
-            "batch": lambda: one_batch(options.rounds, say),
-            "idle": lambda: idle(runs, data, warm_up, options.rounds, say),
-            "growth": lambda: growth(runs, folder / "growth", warm_up, options.rounds, say),
+            "latency": lambda: latency(runs, data, warm_up, rounds, found, options.is_look, say),
+            "slots": lambda: slots(runs, rounds, say),
+            "idle": lambda: idle(runs, data, warm_up, rounds, options.is_look, say),
+            "machine": lambda: new_machine(runs, rounds, say),
+            "batch": lambda: batches(runs, rounds, say),
+            "growth": lambda: growth(runs, folder / "growth", warm_up, rounds, say),
         }
-        for part in parts:
+        for part in options.parts:
             try:
                 bars += work[part]()
-            except (PenstockError, RuntimeError, LookupError, subprocess.SubprocessError) as problem:
+            except (PenstockError, RuntimeError, LookupError, ValueError, subprocess.SubprocessError) as problem:
                 # What was measured before, for an hour perhaps, is kept.
                 print(f"{part}: {problem}", file=sys.stderr, flush=True)
                 say(f"\n{part} was not measured whole: {str(problem).strip().splitlines()[-1][:300]}\n")
                 bars.append(Bar(f"{part}: measured whole", 0, 1, at_most=False))
     if len(runs.commits) > 1:
         say(f"Runs by commit: {', '.join(f'{name} {count}' for name, count in runs.commits.items())}.\n")
-    write_results(named("speed", is_whole), lines, bars, machine())
+    write_results(named("speed", options.is_whole), lines, bars, machine())
     return finish(bars)
 
 

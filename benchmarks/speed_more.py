@@ -1,115 +1,103 @@
-"""Beside the throughput: latency at half of it, one micro-batch, and how cost grows."""
+"""Beside throughput and latency: what a batch costs, slots of unequal speed, operators without work, a machine that
+comes, and how cost grows. Parts of benchmarks/speed.py."""
 
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from results import Bar
-from speed_batch import measure_batches
-from speed_runs import BYTEWAX, FILES, FLINK, FUSED, PENSTOCK, PLAIN, Data, Engine, Runs, write_data
+from speed_bars import TEN, idle_bar, machine_bar, slots_bar
+from speed_runs import FILES, PENSTOCK, PLAIN, Data, Runs, write_data
 
-#: The ten operators in a row.
-TEN = "linear"
-#: Micro-batches of each round that are timed one by one.
-BATCHES = 40
 #: Rows of the growth by operators and slots: enough that a run takes some seconds with one operator too.
 GROWTH_ROWS = 10_000_000
 Say = Callable[[str], None]
-#: Engine -> rows/s.
-Rates = Mapping[str, float]
 
 
-def latency(runs: Runs, data: Data, warm_up: Data, rounds: int, full: Mapping[str, Rates], say: Say) -> list[Bar]:
-    """Of Penstock and plain, each workload at half of the slowest one's full throughput, so that all can hold it; of
-    the ten operators in a row also those of the others, and Penstock's, at half of their own."""
-    say("## Latency, ms: from when a row is due to when its batch has been written\n")
-    say("| workload | engine | rows/s | p50 (from - to) | p99 (from - to) |\n| --- | --- | --- | --- | --- |")
-    for workload in (name for name in full if name != TEN):
-        rate = min(full[workload][one.name] for one in (PENSTOCK, PLAIN)) / 2
-        for engine in (PENSTOCK, PLAIN):
-            say(_row(workload, engine, rate, [_latency_of(runs, engine, workload, data, warm_up, rate)]))
-    return _of_ten(runs, data, warm_up, rounds, full[TEN], say) if TEN in full else []
+def middle(values: Sequence[float], digits: int = 2) -> str:
+    """The median, and the spread where there are several."""
+    shown = f"{statistics.median(values):,.{digits}f}"
+    return shown if len(values) == 1 else f"{shown} ({min(values):,.{digits}f} - {max(values):,.{digits}f})"
 
 
-def _of_ten(runs: Runs, data: Data, warm_up: Data, rounds: int, full: Rates, say: Say) -> list[Bar]:
-    engines = [PENSTOCK, PLAIN, FUSED]
-    rate = min(full[one.name] for one in engines) / 2
-    seen: dict[str, list[dict[str, float]]] = {one.name: [] for one in engines}
-    for index in range(rounds):
-        turn = index % len(engines)
-        for one in engines[turn:] + engines[:turn]:
-            seen[one.name].append(_latency_of(runs, one, TEN, data, warm_up, rate))
-    for one in engines:
-        say(_row(TEN, one, rate, seen[one.name]))
-    for one in (PENSTOCK, BYTEWAX, FLINK):
-        if one.name in full:
-            say(_row_at_half_of_its_own(runs, one, data, warm_up, full[one.name] / 2))
+def batches(runs: Runs, rounds: int, say: Say) -> list[Bar]:
+    """No bars: what the driver carries is for the documentation."""
+    found: dict[tuple[int, int], list[Mapping[str, float]]] = {}
+    for _ in range(rounds):
+        answer = runs.script("standing_batch.py")
+        print(f"batch: {answer}", file=sys.stderr, flush=True)
+        for one in answer["sizes"]:
+            found.setdefault((one["rows"], one["bundles"]), []).append(one)
+    say("## What a batch of bundles that stand costs\n")
+    say(
+        "An operator that returns its rows as they are, alone: its source has ended and its sink has not begun. Each "
+        "batch reads one share, and is published. CPU is of one batch, in ms: of the driver's Python process, of "
+        "Spark's JVM, and of all Python workers together.\n"
+    )
+    say("| rows a batch | bundles | batches/s at the limit | rows/s | driver, ms | JVM, ms | bundles, ms |")
+    say("| --- |" + " --- |" * 6)
+    for (rows, bundles), answers in found.items():
+        cells = [
+            middle([one["batches_per_second"] for one in answers], 0),
+            middle([one["rows_per_second"] for one in answers], 0),
+            *(middle([one[name] for one in answers]) for name in ("driver_ms", "jvm_ms", "bundles_ms")),
+        ]
+        say(f"| {rows:,} | {bundles} | {' | '.join(cells)} |")
     say("")
-    bars = []
-    for one in (PLAIN, FUSED):
-        ratios = [mine["p50"] / its["p50"] for mine, its in zip(seen[PENSTOCK.name], seen[one.name], strict=True)]
-        say(f"p50 of ten operators, penstock / {one.name}, by round: {', '.join(f'{each:.2f}' for each in ratios)}.\n")
-        name = f"3. latency p50 of ten operators: penstock / {one.name}"
-        bars.append(Bar(name, statistics.median(ratios), 1.5, at_most=True))
-    return bars
+    return []
 
 
-def _latency_of(runs: Runs, engine: Engine, workload: str, data: Data, warm_up: Data, rate: float) -> dict[str, float]:
-    answer: dict[str, Any] = runs.run(engine, workload, data, warm_up, "--rate", str(rate))[0]
-    print(f"latency: {workload}: {engine.name} at {rate:,.0f}: {answer}", file=sys.stderr, flush=True)
+def slots(runs: Runs, rounds: int, say: Say) -> list[Bar]:
+    answers = [_told("slots", runs.script("unequal_slots.py")) for _ in range(rounds)]
+    say("## Two slots, one of half the speed\n")
+    say(
+        "An operator waits for every row, on the second slot twice as long, and more rows come than both can do. An "
+        "equal split would give 0.67 of what both can do together.\n"
+    )
+    say("| slot | can do, rows/s | does, rows/s (from - to) |\n| --- | --- | --- |")
+    for slot, possible in answers[0]["possible_by_slot"].items():
+        say(f"| {slot} | {possible:,.0f} | {middle([one['rate_by_slot'][slot] for one in answers], 0)} |")
+    both = middle([one["rate"] for one in answers], 0)
+    say(f"| both | {answers[0]['possible']:,.0f} | {both} |\n")
+    return [slots_bar(answers)]
+
+
+def new_machine(runs: Runs, rounds: int, say: Say) -> list[Bar]:
+    answers = [_told("machine", runs.script("new_machine.py")) for _ in range(rounds)]
+    say("## A machine comes: where the time goes, s\n")
+    say(
+        "A standalone cluster of two machines, a topology with a keyed operator at a few rows a second, and a third "
+        "machine. Each line is the time since the line before.\n"
+    )
+    say("| until | s (from - to) |\n| --- | --- |")
+    for phase in answers[0]["phases"]:
+        say(f"| {phase} | {middle([one['phases'][phase] for one in answers])} |")
+    say(f"| the machine is there, in all | {middle([one['there'] for one in answers])} |")
+    say(f"| its first batch is published, since it was to get work | {middle([one['first'] for one in answers])} |\n")
+    return [machine_bar(answers)]
+
+
+def _told(part: str, answer: dict[str, Any]) -> dict[str, Any]:
+    print(f"{part}: {answer}", file=sys.stderr, flush=True)
     return answer
 
 
-def _row_at_half_of_its_own(runs: Runs, engine: Engine, data: Data, warm_up: Data, rate: float) -> str:
-    try:
-        return _row(f"{TEN}, half of its own", engine, rate, [_latency_of(runs, engine, TEN, data, warm_up, rate)])
-    except (RuntimeError, subprocess.SubprocessError) as problem:
-        print(problem, file=sys.stderr, flush=True)
-        return f"| {TEN} | {engine.name} | {rate:,.0f} | not measured: {str(problem).splitlines()[-1][:200]} | |"
-
-
-def _row(workload: str, engine: Engine, rate: float, found: list[dict[str, float]]) -> str:
-    return f"| {workload} | {engine.name} | {rate:,.0f} | {_spread(found, 'p50')} | {_spread(found, 'p99')} |"
-
-
-def _spread(found: list[dict[str, float]], quantile: str) -> str:
-    values = sorted(one[quantile] * 1000 for one in found)
-    middle = f"{statistics.median(values):,.0f}"
-    return middle if len(values) == 1 else f"{middle} ({values[0]:,.0f} - {values[-1]:,.0f})"
-
-
-def one_batch(rounds: int, say: Say) -> list[Bar]:
-    found = measure_batches(2 * rounds, BATCHES)  # short ones, and one can be half again as long as another
-    ratios = [mine["total"] / its["total"] for mine, its in zip(found["penstock"], found["plain"], strict=True)]
-    say("## One micro-batch, ms\n")
-    say(
-        "Plain: one small file to nowhere. Penstock: an Arrow operator that returns its batch as it is, alone: its "
-        "source has ended and its sink has not begun.\n"
-    )
-    say("| part | penstock | plain |\n| --- | --- | --- |")
-    for part in found["plain"][0]:
-        cells = [statistics.median(one[part] for one in found[engine]) for engine in ("penstock", "plain")]
-        say(f"| {part} | {cells[0]:.1f} | {cells[1]:.1f} |")
-    say(f"\nRatio of totals by round: {', '.join(f'{one:.2f}' for one in ratios)}.\n")
-    return [Bar("4. one micro-batch: penstock / plain", statistics.median(ratios), 1.2, at_most=True)]
-
-
-def idle(runs: Runs, data: Data, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
+def idle(runs: Runs, data: Data, warm_up: Data, rounds: int, is_look: bool, say: Say) -> list[Bar]:
     say("## Ten operators in queries of their own that have nothing to do\n")
     say("| engine | cores used (from - to) |\n| --- | --- |")
-    found: dict[str, list[float]] = {PENSTOCK.name: [], PLAIN.name: []}
+    engines = (PENSTOCK,) if is_look else (PENSTOCK, PLAIN)
+    found: dict[str, list[float]] = {engine.name: [] for engine in engines}
     for _ in range(rounds):
-        for engine in (PENSTOCK, PLAIN):
+        for engine in engines:
             found[engine.name].append(runs.run(engine, TEN, data, warm_up, "--idle")[0]["cores"])
     for name, cores in found.items():
-        say(f"| {name} | {statistics.median(cores):.2f} ({min(cores):.2f} - {max(cores):.2f}) |")
+        say(f"| {name} | {middle(cores, 3)} |")
     say("")
-    return []
+    return [idle_bar(found[PENSTOCK.name])]
 
 
 def growth(runs: Runs, folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
@@ -132,14 +120,14 @@ def growth(runs: Runs, folder: Path, warm_up: Data, rounds: int, say: Say) -> li
         work[operators] = found * operators
         say(f"| {operators} | {found:,.0f} | {work[operators]:,.0f} |")
     say("\n| slots, on two cores | rows/s |\n| --- | --- |")
-    for slots in (1, 2, 4, 8, 16):
-        say(f"| {slots} | {rate(10, data, '--slots', str(slots)):,.0f} |")
+    for count in (1, 2, 4, 8, 16):
+        say(f"| {count} | {rate(10, data, '--slots', str(count)):,.0f} |")
     say("\n| rows | rows/s |\n| --- | --- |")
     for rows in (10_000, 100_000, 1_000_000, 10_000_000):
         say(f"| {rows:,} | {rate(10, write_data(folder / str(rows), rows, FILES, ['linear'])):,.0f} |")
     say("")
     return [
-        Bar("4. work/s with 32 operators / with 1", work[32] / work[1], 0.8, at_most=False),
+        Bar("work/s with 32 operators / with 1", work[32] / work[1], 0.8, at_most=False),
         # With one operator reading the files weighs as much as its work: this one shows what an operator adds.
-        Bar("4. work/s with 32 operators / with 8", work[32] / work[8], 0.8, at_most=False),
+        Bar("work/s with 32 operators / with 8", work[32] / work[8], 0.8, at_most=False),
     ]

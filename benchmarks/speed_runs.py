@@ -8,7 +8,7 @@ import sys
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ PENSTOCK = Engine("penstock", "on_spark.py", ("penstock",))
 PLAIN = Engine("plain", "on_spark.py", ("plain",))
 FUSED = Engine("plain, fused by hand", "on_spark.py", ("plain-fused",))
 LIMIT = Engine("two bare processes", "on_nothing.py", warms_up=False)
+#: The same operators, each in a query of its own with a channel before it.
+APART = Engine("penstock, apart", "on_spark.py", ("penstock", "--set", "chaining=off"))
 BYTEWAX = Engine("bytewax, two processes", "on_bytewax.py", environment="bytewax", warms_up=False)
 FLINK = Engine("pyflink", "on_flink.py", environment="flink", reads_text=True)
 
@@ -103,14 +105,19 @@ def _write_text(table: pa.Table, name: str, file: Path) -> None:
     file.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
 
 
-def run(engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) -> tuple[dict[str, Any], int]:
-    """What the script says, and the most memory that it and its children had, in MB."""
+def line_of(engine: Engine, workload: str, data: Data, warm_up: Data) -> list[str]:
+    """The command that runs an engine on a workload."""
     folder = data.text_of(workload) if engine.reads_text else data.of(workload)
     line = [python_of(engine.environment), str(SCRIPTS / engine.script), *engine.arguments, workload, folder]
     if engine.warms_up:
         line.append(warm_up.text_of(workload) if engine.reads_text else warm_up.of(workload))
+    return line
+
+
+def run(line: Sequence[str], what: str) -> tuple[dict[str, Any], int]:
+    """What the script says, and the most memory that it and its children had, in MB."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen([*line, *more], stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True)
         watch = PeakMemory(process.pid)
         try:
             output, _ = process.communicate(timeout=TIMEOUT)
@@ -121,7 +128,7 @@ def run(engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) ->
                 process.wait()
         if process.returncode:
             errors.seek(0)
-            raise RuntimeError(f"{engine.name} on {workload}: {errors.read()[-2000:]}")
+            raise RuntimeError(f"{what}: {errors.read()[-2000:]}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return answer, peak
 
@@ -130,8 +137,10 @@ class Runs:
     """All runs of a benchmark. With a file, what was measured is kept there, and a benchmark that was cut off goes on
     behind it."""
 
-    def __init__(self, kept: Path | None = None) -> None:
+    def __init__(self, kept: Path | None = None, settings: Sequence[str] = ()) -> None:
+        """`settings` are Penstock's, as NAME=VALUE, of all its runs."""
         self._file = kept
+        self._settings = [word for setting in settings for word in ("--set", setting)]
         self._times: Counter[str] = Counter()
         lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
         self._kept: dict[str, dict[str, Any]] = {one["run"]: one for one in map(json.loads, lines)}
@@ -139,13 +148,26 @@ class Runs:
         self.commits: Counter[str] = Counter()
 
     def run(self, engine: Engine, workload: str, data: Data, warm_up: Data, *more: str) -> tuple[dict[str, Any], int]:
-        """As `run`; a run of the same kind again is the next round."""
+        """What an engine's script says, and the most memory that it and its children had, in MB. A run of the same kind
+        again is the next round."""
+        if engine.arguments[:1] == PENSTOCK.arguments:
+            more = (*more, *self._settings)
         kind = "|".join([engine.name, workload, str(data.rows), *more])
+        what = f"{engine.name} on {workload}"
+        return self._once(kind, lambda: run([*line_of(engine, workload, data, warm_up), *more], what))
+
+    def script(self, name: str, *more: str) -> dict[str, Any]:
+        """What a script of Penstock alone says."""
+        more = (*more, *self._settings)
+        line = [sys.executable, str(SCRIPTS / name), *more]
+        return self._once("|".join([name, *more]), lambda: run(line, name))[0]
+
+    def _once(self, kind: str, measure: Callable[[], tuple[dict[str, Any], int]]) -> tuple[dict[str, Any], int]:
         self._times[kind] += 1
         name = f"{kind}|{self._times[kind]}"
         found = self._kept.get(name)
         if found is None:
-            answer, peak = run(engine, workload, data, warm_up, *more)
+            answer, peak = measure()
             found = {"run": name, "commit": commit(), "answer": answer, "peak": peak}
             if self._file is not None:
                 with self._file.open("a") as file:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from results import machine, named, write_results
-from speed_runs import FILES, PENSTOCK, run, write_data
+from speed_runs import FILES, PENSTOCK, Runs, write_data
 
 ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 #: What is tried: arguments of benchmarks/speed/on_spark.py. The first is what Penstock uses.
@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--sentences", type=int, default=2_000_000)
     options = parser.parse_args()
     found: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
+    runs = Runs()
     with tempfile.TemporaryDirectory(prefix="penstock-state-") as temporary:
         data = write_data(Path(temporary) / "data", options.sentences, FILES, ["sentences"])
         warm_up = write_data(Path(temporary) / "warm-up", 80_000, 8, ["sentences"])
@@ -51,7 +52,7 @@ def main() -> int:
             names = [*VARIANTS]
             for name in names[index % len(names) :] + names[: index % len(names)]:
                 try:
-                    found[name].append(run(PENSTOCK, "word-count", data, warm_up, *VARIANTS[name])[0])
+                    found[name].append(runs.run(PENSTOCK, "word-count", data, warm_up, *VARIANTS[name])[0])
                 except RuntimeError as problem:
                     print(f"{name}: {problem}", file=sys.stderr, flush=True)
                     continue

@@ -2,9 +2,10 @@
 
 Scale-out: each topology of the papers' table I gets one machine more, by `gain`, by Stela, by Storm's default and by
 least link load; and by an oracle, which carries out the best assignment that an exhaustive search finds.
-Scale-in: four of PageLoad's eight machines go, those that Stela chooses and two random groups.
+Scale-in: four of PageLoad's eight machines go, those that Stela chooses and two random groups. Congested: nothing is
+scaled, and it is measured how much of its time a congested instance works, on all six topologies.
 
-    python benchmarks/stela.py [--experiments star,linear,scale_in] [--rounds 3] [--quick]
+    python benchmarks/stela.py [--experiments star,linear,scale_in,congested] [--rounds 3] [--quick]
 
 Every operation has a run of its own, from the same placement, with nothing waiting.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import runpy
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import stela_congested
 from results import Bar, finish, machine, named, write_results
 from stela_oracle import ORACLE, oracle
 from stela_runs import (
@@ -44,6 +47,7 @@ from penstock.autoscaler.throughput_change import ThroughputPoint
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
+from penstock.errors import PenstockError
 from penstock.sources import RateSource
 from penstock.strategies import registry
 from penstock.strategies.mapping.round_robin import round_robin
@@ -56,7 +60,7 @@ GAIN, STELA, STORM, LINK, _ = STRATEGIES = ("gain", "stela", "storm", "least_lin
 BY_CAPACITY = "stela_capacity"
 #: What strategies are to reach of what the oracle's assignment reached.
 OF_ORACLE = {GAIN: 0.95, STELA: 0.9, BY_CAPACITY: 0.9}
-SCALE_IN = "scale_in"
+SCALE_IN, CONGESTED = "scale_in", "congested"
 ROUNDS = 3
 
 
@@ -177,7 +181,9 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
             f"\nBy the rates measured in Storm's runs, which add none, the best assignment would give {most:.2f} "
             f"times what they gave: the most that the ratio to Storm's default can be (paper: {setting.paper:.2f})."
         )
-    bars = oracle_bars(name, results, OF_ORACLE)
+    duties = [one.duty for found in results.values() for one in found if not math.isnan(one.duty)]
+    bars = [Bar.of(f"{name}: a congested instance works, of its time", duties, stela_congested.LEAST_SHARE, False)]
+    bars += oracle_bars(name, results, OF_ORACLE)
     for chosen in (one for one in OF_ORACLE if one in results):
         picks = {", ".join(one.new) for one in results[chosen]}
         say(f"\nNew instances of {chosen}: {'; or '.join(sorted(picks))}.")
@@ -276,6 +282,26 @@ def in_table(results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
     ]
 
 
+# Nothing is scaled
+
+
+def congested(rounds: int, window: float, folder: Path, say: Say, names: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for name in names:
+
+        def tell_of(text: str, name: str = name) -> None:
+            say(f"{name}: {text}")
+
+        try:
+            found[name] = stela_congested.measure(
+                topology_of(name), TOPOLOGIES[name].machines, rounds, window, folder / name, str(EXAMPLES), tell_of
+            )
+        except (PenstockError, RuntimeError) as problem:  # its bar is missed, and the others are measured
+            tell_of(f"failed: {problem}")
+            found[name] = []
+    return found
+
+
 # What was measured
 
 
@@ -315,12 +341,15 @@ def main() -> int:
     parser.add_argument("--experiments", default="", help="all of them, of a look with --rounds 1 the first")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="of the experiment congested")
     parser.add_argument("--quick", action="store_true", help="short times, and not written to results")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
     options = parser.parse_args()
-    experiments = [*TOPOLOGIES, SCALE_IN]
+    experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
     names = [one for one in options.experiments.split(",") if one] or experiments[: 1 if options.rounds == 1 else None]
-    stem = named("stela", options.rounds >= ROUNDS and set(names) >= set(experiments))
+    everything = set(names) >= set(experiments) and set(options.topologies.split(",")) >= set(TOPOLOGIES)
+    stem = named("stela", options.rounds >= ROUNDS and everything)
+    topologies = options.topologies.split(",")
     window = 10.0 if options.quick else 20.0
     began = time.monotonic()
     lines: list[str] = []
@@ -342,6 +371,11 @@ def main() -> int:
 
             def tell_of(text: str, name: str = name) -> None:
                 print(f"{time.monotonic() - began:6.0f} s  {name}: {text}", file=sys.stderr, flush=True)
+
+            if name == CONGESTED:
+                folder = Path(temporary) / name
+                bars += stela_congested.report(congested(options.rounds, window, folder, tell_of, topologies), say)
+                continue
 
             def make(name: str = name, tell_of: Say = tell_of) -> list[tuple[str, Result]]:
                 folder = Path(temporary) / name

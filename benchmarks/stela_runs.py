@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from best import best
@@ -15,6 +15,7 @@ from stela_oracle import ORACLE, service
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
 from penstock.autoscaler.timeline import Timeline
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
@@ -108,6 +109,15 @@ def one_operation(
     `wanted` new instances are what the best assignment may give, where the strategy gives none. A strategy that
     `corrects` itself (`gain`) may move the new instances once what they brought was measured.
     """
+    with started(definition, host, initial, times) as run:
+        return _Operation(run, initial, times, wanted).carry_out(decide, corrects)
+
+
+@contextmanager
+def started(
+    definition: TopologyDefinition, host: SparkHost, initial: Placement, times: Times
+) -> Iterator[SparkTopology]:
+    """A run of its own, from this placement, with nothing waiting. It is stopped at the end."""
     settings = replace(
         SETTINGS,
         batch_interval=times.interval,
@@ -118,24 +128,35 @@ def one_operation(
         state = StateFolder.hold(f"{folder}/state")
         try:
             with SparkTopology(definition, host, state, settings, initial) as run:
-                found = _Operation(run, initial, times, wanted).carry_out(decide, corrects)
+                yield run
                 run.stop(drain=False)
-                return found
         finally:
             state.release()
 
 
 def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement, times: Times) -> None:
     """A run that does not count: JVMs of machines that have just come compile what the others have compiled."""
-    with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:
-        state = StateFolder.hold(f"{folder}/state")
-        try:
-            settings = replace(SETTINGS, batch_interval=times.interval, batch_interval_most=times.interval)
-            with SparkTopology(definition, host, state, settings, initial) as run:
-                _rest(run, WARM_UP)
-                run.stop(drain=False)
-        finally:
-            state.release()
+    with started(definition, host, initial, times) as run:
+        _rest(run, WARM_UP)
+
+
+def measured_window(run: SparkTopology, times: Times, warm_up: float | None = None) -> tuple[Snapshot, Load]:
+    """What is measured over one window, once what came in first has left."""
+    _rest(run, times.warm_up if warm_up is None else warm_up)
+    run.monitor.restart(run_time())
+    _rest(run, times.window + run.settings.sample_seconds)
+    snapshot = _complete_snapshot(run)
+    return snapshot, measured_load(snapshot, on_demand=True)
+
+
+def _complete_snapshot(run: SparkTopology) -> Snapshot:
+    """An operator may just have a batch under way that takes long: it is measured a little later."""
+    for _ in range(TRIES):
+        with suppress(PenstockError):
+            measured_load(found := run.snapshot(), on_demand=True)
+            return found
+        _rest(run, 1)
+    return run.snapshot()
 
 
 def _rest(run: SparkTopology, seconds: float) -> None:
@@ -157,8 +178,7 @@ class _Operation:
 
     def carry_out(self, decide: Decide, corrects: bool) -> Result:
         run, times = self.run, self.times
-        _rest(run, times.warm_up)
-        load, snapshot = self._measure()
+        snapshot, load = measured_window(run, times)
         decision = self._decided(decide(load, self.initial, self.rules))
         began = time.time()
         seconds = self._enact(self.initial, decision)
@@ -170,12 +190,6 @@ class _Operation:
         samples = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
         return replace(self._judge(load, duty, decision, seconds, samples, began), corrections=corrections)
-
-    def _measure(self) -> tuple[Load, Snapshot]:
-        self.run.monitor.restart(time.time())
-        _rest(self.run, self.times.window + self.run.settings.sample_seconds)
-        snapshot = self._snapshot()
-        return measured_load(snapshot, on_demand=True), snapshot
 
     def _decided(self, answer: StrategyAnswer) -> Decision:
         """A strategy that finds nothing to do is measured too: everything stays as it is."""
@@ -196,7 +210,7 @@ class _Operation:
         changed = began
         while True:
             _rest(self.run, changed + self.times.after - self.times.window - time.time())
-            load, _ = self._measure()
+            _, load = measured_window(self.run, self.times, warm_up=0.0)
             samples = self.timeline.points(began - self.times.window, time.time())
             after = measured_of(samples, began, self.times).after
             trials.append(Trial.of(self.initial, decision.placement, after))
@@ -206,15 +220,6 @@ class _Operation:
             changed = time.time()
             self._enact(decision.placement, answer)
             decision = answer
-
-    def _snapshot(self) -> Snapshot:
-        """An operator may just have a batch under way that takes long: it is measured a little later."""
-        for _ in range(TRIES):
-            with suppress(PenstockError):
-                measured_load(found := self.run.snapshot(), on_demand=True)
-                return found
-            _rest(self.run, 1)
-        return self.run.snapshot()
 
     def _judge(
         self,
@@ -259,11 +264,15 @@ def expected(decision: Decision, modelled: float) -> float:
     return modelled
 
 
+def congested_operators(load: Load, rules: Rules) -> list[str]:
+    return [one.name for one, is_full in zip(load.operators, congested(load, rules), strict=True) if is_full]
+
+
 def duty_of(snapshot: Snapshot, load: Load, rules: Rules) -> float:
-    """The share of the time in which a congested instance worked."""
-    full = [one.name for one, is_full in zip(load.operators, congested(load, rules), strict=True) if is_full]
-    worked = [snapshot.operators[name].utilisation for name in full]
-    return statistics.median([share for share in worked if share is not None] or [1.0])
+    """The share of the time in which a congested instance worked; not a number if none was congested."""
+    worked = [snapshot.operators[name].utilisation for name in congested_operators(load, rules)]
+    shares = [share for share in worked if share is not None]
+    return statistics.median(shares) if shares else float("nan")
 
 
 def first_machines(cluster: Cluster, count: int) -> Cluster:

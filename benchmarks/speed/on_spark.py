@@ -25,9 +25,10 @@ import pyarrow as pa
 from contents import content_of
 from due_source import DueSource
 from functions import CHAIN, MEASURE, SETTLE, ArrowFunction, Work, fused, quantiles, split, steps
+from settings_given import pairs, settings_of
 from top_n import BOARD, best_of_boards
 
-from penstock import Settings, Topology, aggregates, sinks, sources
+from penstock import Topology, aggregates, sinks, sources
 from penstock.cluster.local import LocalCluster
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
@@ -241,10 +242,6 @@ def cores_used() -> float:
     return (seconds() - before) / MEASURE
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
-    return dict(one.split("=", 1) for one in given)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("engine", choices=("penstock", "plain", "plain-fused"))
@@ -257,11 +254,11 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    settings, state = Settings.of(_pairs(options.set)), StateFolder.hold(None)
+    settings, state = settings_of(options.set), StateFolder.hold(None)
     provider = LocalCluster(slots=options.slots, cores=1, task_threads=40 * options.slots)
     began = time.perf_counter()
     try:
-        here, conf = str(Path(__file__).parent), _pairs(options.conf)
+        here, conf = str(Path(__file__).parent), pairs(options.conf)
         with SparkHost("speed", provider, settings, state.path / "logs", [here], conf) as host:
             started = time.perf_counter() - began
             host.spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
