@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 import faults
+import live
 import live_bars
 import speed
+import stela
 import stela_congested
 from live_gaps import Measured
+from live_load import Load
 from results import Bar
 from speed_bars import half_of_the_slowest, latency_bars, machine_bar, slots_bar, throughput_bars
 from speed_runs import APART, BYTEWAX, FLINK, FUSED, LIMIT, PENSTOCK, PLAIN
@@ -220,3 +224,118 @@ def test_so_many_kills_over_these_seeds(monkeypatch: pytest.MonkeyPatch) -> None
     [(name, bars)] = written
     assert name == "faults-look"
     assert (bars[0].figure, bars[0].bar) == (60, 60)
+
+
+# From the command line to the bars, with nothing measured for real
+
+
+class FakeRuns:
+    """Answers as the scripts do."""
+
+    def __init__(self, kept: object = None, settings: object = ()) -> None:
+        self.commits: Counter[str] = Counter()
+
+    def run(self, engine: Any, workload: str, data: Any, warm_up: Any, *more: str) -> tuple[dict[str, float], int]:
+        if "--rate" in more:
+            return {"p50": 0.02, "p99": 0.09}, 100
+        return {"cores": 0.04} if "--idle" in more else {"seconds": 2.0, "start_up": 1.0}, 100
+
+    def script(self, name: str, *more: str) -> dict[str, Any]:
+        if name == "standing_batch.py":
+            size = {"rows": 10, "bundles": 2, "batches": 50, "batches_per_second": 1000.0, "rows_per_second": 10_000.0}
+            return {"sizes": [size | {"driver_ms": 0.5, "jvm_ms": 0.0, "bundles_ms": 1.0}]}
+        if name == "unequal_slots.py":
+            slots = {"rate_by_slot": {"a": 20.0, "b": 9.0}, "possible_by_slot": {"a": 20.0, "b": 10.0}}
+            return slots | {"rate": 29.0, "possible": 30.0}
+        return {"phases": {"one": 1.0, "two": 2.0}, "there": 21.0, "first": 0.5}
+
+
+def of_speed(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, list[str], list[Bar]]:
+    """What a run of bench-speed writes: the name, the lines and the bars."""
+    written: list[tuple[str, list[str], list[Bar]]] = []
+    monkeypatch.setattr(speed, "Runs", FakeRuns)
+    monkeypatch.setattr(speed, "write_data", lambda folder, rows, files: SimpleNamespace(rows=rows))
+    monkeypatch.setattr(speed, "write_results", lambda name, lines, bars, on: written.append((name, lines, bars)))
+    monkeypatch.setattr(sys, "argv", ["speed.py", *arguments])
+    assert speed.main() == (0 if all(bar.met for bar in written[0][2]) else 1)
+    return written[0]
+
+
+def test_a_look_at_speed_says_all_bars_of_bundles_that_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, lines, bars = of_speed(monkeypatch, "--rounds", "1")
+    assert name == "speed-look"
+    assert Counter(bar.name[0] for bar in bars) == {"1": 4, "2": 3, "4": 4, "6": 1, "7": 2}
+    assert met(bars)["6. two slots, one of half the speed: of what both can do"]
+    assert met(bars)["7. ten operators with nothing to do: cores"]
+    assert not met(bars)["7. a machine is there: s"]
+    assert "| two | 2.00 |" in lines
+
+
+def test_what_a_batch_costs_is_a_table_without_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, lines, bars = of_speed(monkeypatch, "--parts", "batch")
+    assert "| 10 | 2 | 1,000 (1,000 - 1,000) | 10,000 (10,000 - 10,000) | 0.50 (0.50 - 0.50)" in "\n".join(lines)
+    assert bars == []
+
+
+def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("new_machine.py: no executor came up")
+
+    monkeypatch.setattr(FakeRuns, "script", fails)
+    _, lines, bars = of_speed(monkeypatch, "--parts", "machine,idle")
+    assert [bar.met for bar in bars] == [False, True]
+    assert any("no executor came up" in line for line in lines)
+
+
+def of_live(engine: str) -> dict[str, Any]:
+    """What a process of bench-live answers."""
+    mine = [live_bars.UP, live_bars.DOWN, live_bars.ADD, live_bars.USE, live_bars.REMOVE]
+    actions = {
+        live_bars.STATELESS: mine,
+        live_bars.PENSTOCK: [*mine, live_bars.THERE, live_bars.BACK, CUT],
+        live_bars.PLAIN: [live_bars.ADD, live_bars.DECOMMISSION, PLAIN_CUT],
+    }
+    sizes = [] if engine == live_bars.STATELESS else [11_000_000]
+    return {"actions": [vars(action(name, 0.2)) for name in actions[engine]], "state_bytes": sizes, "rows": 10}
+
+
+def test_a_process_of_the_live_benchmark_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: dict[str, int] = {}
+    written: list[list[Bar]] = []
+
+    def answer(engine: str, load: Load, folder: Path, tell: object) -> dict[str, Any]:
+        rates[engine] = load.rate
+        if engine == live_bars.PLAIN:
+            raise RuntimeError("plain failed (1):\nno executor came up")
+        return of_live(engine)
+
+    monkeypatch.setattr(live, "in_a_process", answer)
+    monkeypatch.setattr(live.psutil, "cpu_percent", lambda seconds: 0.0)
+    monkeypatch.setattr(live, "write_results", lambda name, lines, bars, on: written.append(bars))
+    load = Load(1000, 1.0, before=1.0, after=1.0, warm_up=1.0)
+    engines = [live_bars.STATELESS, live_bars.PENSTOCK, live_bars.PLAIN]
+    assert live.report(load, 1, engines, keep=True) == 1
+    assert rates == {live_bars.STATELESS: 2000, live_bars.PENSTOCK: 1000, live_bars.PLAIN: 1000}
+    assert [bar.met for bar in written[0]] == [True] * 5 + [False]
+    monkeypatch.setattr(live, "in_a_process", lambda engine, load, folder, tell: of_live(engine))
+    assert live.report(load, 1, engines, keep=True) == 1
+    assert len(written[1]) == 13
+
+
+def test_congested_is_an_experiment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[str, list[Bar]]] = []
+
+    def measure(definition: Any, *_: object) -> list[list[stela_congested.Busy]]:
+        if definition.name == "linear":
+            raise RuntimeError("no executor came up")
+        return [[stela_congested.Busy("center", 2, 0.98, 0.97, 0.99)]]
+
+    monkeypatch.setattr(stela_congested, "measure", measure)
+    monkeypatch.setattr(stela, "write_results", lambda name, lines, bars, on: written.append((name, bars)))
+    monkeypatch.setattr(sys, "argv", ["stela.py", "--rounds", "1", "--experiments", "congested"])
+    assert stela.main() == 1
+    [(name, bars)] = written
+    assert name == "stela-look"
+    assert met(bars) == {
+        f"3. {name}: a congested instance works, of its time": name != "linear" for name in stela.TOPOLOGIES
+    }
