@@ -173,6 +173,7 @@ ERRORS: Mapping[str, str] = {
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
     "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
+    "BAD_MEMORY": "What was kept of a strategy's memory cannot be read.",
     # tests of users
     "TEST_ROWS": "The rows given to penstock.testing.run do not fit the topology's sources.",
     # a bug of Penstock

@@ -45,6 +45,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     POLICIES: {
         name: f"penstock.autoscaler.policies:{name}"
         for name in (
+            "gain",
             "stela",
             "stela_capacity",
             "storm",

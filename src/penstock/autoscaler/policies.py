@@ -44,6 +44,7 @@ class MachinePolicy:
         return answer_of(found, view, view.request.reason, len(cluster.machines), note=note)
 
 
+gain = partial(MachinePolicy, "gain")
 stela = partial(MachinePolicy, "stela")
 stela_capacity = partial(MachinePolicy, "stela_capacity")
 storm = partial(MachinePolicy, "storm")
