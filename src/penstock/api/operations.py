@@ -20,6 +20,8 @@ from penstock.plans.enacting import Outcome, Status
 MOST_WAITING = 16
 #: How many operations are remembered.
 KEPT = 200
+#: A person, or a program of theirs.
+SOMEBODY = "somebody"
 
 
 _FATE_OF = {Status.DONE: Fate.DONE, Status.NOTHING: Fate.NOTHING, Status.ROLLED_BACK: Fate.ROLLED_BACK}
@@ -37,6 +39,8 @@ class Operation:
     asked_at: float
     #: The id of the event that tells of the request.
     cause: str = ""
+    #: Who asked for it.
+    who: str = SOMEBODY
     state: Fate = Fate.WAITING
     began_at: float | None = None
     ended_at: float | None = None
@@ -99,7 +103,12 @@ class Operations:
         self._worker: Alarm | None = None
 
     def submit(
-        self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal], cause: str = ""
+        self,
+        action: str,
+        arguments: Mapping[str, Any],
+        propose: Callable[[], Proposal],
+        cause: str = "",
+        who: str = SOMEBODY,
     ) -> Operation:
         """Queue an operation. Its proposal is made when its turn comes, after all operations before it."""
         with self._changed:
@@ -110,7 +119,7 @@ class Operations:
                     "BUSY", f"{len(self._waiting)} operations wait already.", "Ask again when they have ended."
                 )
             number = max(self._known, default=0) + 1
-            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause)
+            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause, who)
             self._known[number] = operation
             while len(self._known) > KEPT and self._known[min(self._known)].state.over:
                 del self._known[min(self._known)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.autoscaler.policy import Decided, Fate, View
-from penstock.autoscaler.proposals import Proposal, in_words
+from penstock.autoscaler.proposals import Answer, Nothing, Proposal, direction, in_words
 from penstock.autoscaler.records import Figures, Record, Verdict
 from penstock.autoscaler.verdicts import judged
 from penstock.monitor.events import EventKind
@@ -27,6 +27,8 @@ class Book:
         self._keep = keep
         self._tell = tell
         self._decided: deque[Decided] = deque(maxlen=REMEMBERED)
+        #: What the policy wants, and since when.
+        self._wanted: tuple[str, float] = ("", 0.0)
 
     def history(self) -> tuple[Decided, ...]:
         """The earlier decisions, with what has become of each by now."""
@@ -49,8 +51,16 @@ class Book:
                     self._tell_of(record)
         return replace(view, history=tuple(self._decided))
 
+    def wanted(self, answer: Answer, view: View) -> View:
+        """The view that says since when the policy has wanted this kind of change in every round."""
+        wants = "" if isinstance(answer, Nothing) else direction(answer)
+        if wants != self._wanted[0]:
+            self._wanted = (wants, view.now)
+        return replace(view, wanted_since=self._wanted[1])
+
     def enter(self, view: View, proposal: Proposal, operation: int) -> None:
         """A decision that is being carried out."""
+        self._wanted = ("", view.now)
         record = self._keep(Record(view.now, proposal, Figures.of(view.snapshot), operation))
         self._decided.append(Decided(view.now, proposal, operation=operation, record=record))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.autoscaler.situation import Situation, situation_of
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
+from penstock.strategies.fluid import Pipes, flow
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
 from penstock.strategies.stela.congestion import congested
@@ -20,9 +21,11 @@ from penstock.strategies.stela.congestion import congested
 #: A throughput that is below the required one by at most this share counts as reached: measured rates fluctuate.
 TOLERANCE = 0.05
 #: A machine is removed only if the cores of the others would then be used by at most this share.
-MOST_USED = 0.8
+MOST_USED = 0.85
 #: A chain whose operators together take this share of the time of its instances is busy.
 BUSY_CHAIN = 0.85
+#: Rows a second that no operator reaches.
+FAST = 1e15
 
 
 @dataclass(frozen=True)
@@ -100,23 +103,31 @@ def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wi
             machines - goal.machines_max,
             f"the topology has {machines} machines, more than the {goal.machines_max} that the goal allows",
         )
-    slow = too_slow(snapshot, load, rules) if now.unmet else ()
+    slow = too_slow(snapshot, load, rules) if now.lacking else ()
     if goal.throughput is not None:
-        return _hold(goal.throughput, goal.machines_max, snapshot, now, slow)
+        return _hold(goal, snapshot, now, slow, demand(load))
     if slow:
         return Grow(1, f"the goal is more throughput; these operators are congested: {', '.join(slow)}")
     return Stay("the goal is more throughput, but no operator is congested: the sources offer no more rows")
 
 
-def _hold(required: float, most: int | None, snapshot: Snapshot, now: Situation, slow: tuple[str, ...]) -> Wish:
+def demand(load: Load) -> float:
+    """What would arrive at the sinks if every operator were fast enough; infinite if nobody knows what is offered."""
+    if any(load.operators[place].external is None for place in load.sources):
+        return math.inf
+    return flow(Pipes.of(load, [FAST] * len(load.operators)), [1] * len(load.operators)).throughput
+
+
+def _hold(goal: Goal, snapshot: Snapshot, now: Situation, slow: tuple[str, ...], wanted: float) -> Wish:
+    required = goal.throughput or 0.0
     if now.throughput is None:
         return Stay("it is not known what arrives at the sinks")
     if now.throughput >= required * (1 - TOLERANCE):
         return _fewer(snapshot, now, slow, f"the throughput of {now.throughput:,.0f} rows/s reaches the goal")
     why = f"the throughput of {now.throughput:,.0f} rows/s is below the goal of {required:,.0f}"
     if slow:
-        machines = len(snapshot.cluster.machines)
-        more = _machines_needed(snapshot, required / now.throughput if now.throughput else math.inf)
+        machines, most = len(snapshot.cluster.machines), goal.machines_max
+        more = _machines_needed(snapshot, min(required, wanted) / max(now.throughput, 1e-9))
         room = machines if most is None else most - machines
         return Grow(max(min(more, room), 1), f"{why}; these operators are congested: {', '.join(slow)}")
     return _fewer(snapshot, now, slow, f"{why}, but no operator is congested: the sources offer no more rows")
@@ -126,10 +137,10 @@ def _machines_needed(snapshot: Snapshot, times: float) -> int:
     """How many machines more have the cores for so many times the work; never more than there are, because what
     is measured then is a better guess."""
     used, machines = cores_used(snapshot), len(snapshot.cluster.machines)
-    if used is None or not math.isfinite(times):
+    if used is None:
         return 1
     each = sum(slot.cores for slot in snapshot.cluster.slots) / machines
-    return min(math.ceil(used * times / (MOST_USED * each)) - machines, machines)
+    return min(math.ceil(min(used * times / (MOST_USED * each), 2.0 * machines)) - machines, machines)
 
 
 def _fewer(snapshot: Snapshot, now: Situation, slow: tuple[str, ...], why: str) -> Wish:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.autoscaler.goals import Goal
-from penstock.autoscaler.lessons import Capped, Failures, Harmful, Regret, not_judged_yet
+from penstock.autoscaler.lessons import Capped, Failures, Harmful, Patience, Regret, not_judged_yet
 from penstock.autoscaler.policy import Fate, View
 from penstock.autoscaler.proposals import Proposal, machines_fewer, machines_more
 from penstock.errors import PenstockError
@@ -24,6 +24,8 @@ Guard = Callable[[Proposal, View], "str | Proposal"]
 HOUR = 3600.0
 #: A proposal that guards change more often than this is not carried out: they do not agree.
 MOST_CHANGES = 5
+#: A change is wanted for so many windows before it is made.
+PATIENCE = 1.25
 
 
 def not_while_paused(_: Proposal, view: View) -> str:
@@ -90,6 +92,7 @@ def guards_for(goal: Goal, settings: Settings) -> list[Guard]:
     """The guards of a controller, in the order in which it asks them."""
     seconds = settings.cooldown_seconds
     return [
+        Patience(PATIENCE),
         not_while_paused,
         one_at_a_time,
         Freeze(freeze_windows(settings.freeze)),

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 from penstock.autoscaler.goals import too_slow
 from penstock.autoscaler.policy import Decided, Fate, View
-from penstock.autoscaler.proposals import Nothing, Proposal, machines_fewer, machines_more
+from penstock.autoscaler.proposals import Nothing, Proposal, direction, machines_fewer, machines_more
 from penstock.autoscaler.records import Figures, Record, Verdict, another_load
-from penstock.plans.plan import SetInstances
 from penstock.strategies.rules import Rules
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 #: A machine that is needed again within this time after it was removed was missed.
 SOON = HOUR
+#: A machine that was missed is kept at least so long.
+KEPT = HOUR / 2
 #: What was learned from a mistake counts half after this time.
 HALF_LIFE = 2 * HOUR
 #: Nobody waits longer than this after a mistake, however often it was made.
@@ -26,19 +27,19 @@ LONGEST = 4 * HOUR
 WITHOUT_EFFECT = 2
 
 
-def direction(proposal: Proposal) -> str:
-    """Whether a proposal wants more or fewer machines or instances; "other" if as many of both."""
-    machines = machines_more(proposal.plan) - machines_fewer(proposal.plan)
-    change = machines or _more_instances(proposal)
-    return "more" if change > 0 else "fewer" if change < 0 else "other"
+@dataclass(frozen=True)
+class Patience:
+    """A change is made only if it was wanted for so many windows without a break: a burst is over before that, and what
+    is measured while the load changes is half of one load and half of another."""
 
+    windows: float
 
-def _more_instances(proposal: Proposal) -> int:
-    before = proposal.before
-    resized = [action for action in proposal.plan.actions if isinstance(action, SetInstances)]
-    if before is None:
-        return 0
-    return sum(sum(one.slots.values()) - before.total(one.operator) for one in resized)
+    def __call__(self, proposal: Proposal, view: View) -> str:
+        if proposal.undo or view.wanted_since is None:
+            return ""
+        wanted = view.now - view.wanted_since
+        left = self.windows * view.settings.window_samples * view.settings.sample_seconds - wanted
+        return f"it is wanted for {wanted:.0f} s only; {left:.0f} s more are waited for" if left > 0 else ""
 
 
 def not_judged_yet(proposal: Proposal, view: View) -> str:
@@ -139,7 +140,7 @@ class Regret:
             last = missed.at
             if _same_load(removed, missed, view):
                 return "the topology needed another machine after one was removed at this load"
-        if last is None or view.now >= last + min(self.seconds * 2 ** (level - 1), LONGEST):
+        if last is None or view.now >= last + min(max(self.seconds, KEPT) * 2 ** (level - 1), LONGEST):
             return ""
         return "the topology needed another machine right after one was removed the last time"
 

@@ -69,6 +69,7 @@ class Controller:
         return undoing(view, self.name) or decide(self.name, self._policy, view)
 
     def _act(self, answer: Answer, view: View) -> None:
+        view = self._book.wanted(answer, view)
         if isinstance(answer, Nothing):
             self._tell_nothing(answer)
             return

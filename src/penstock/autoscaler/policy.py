@@ -101,6 +101,8 @@ class View:
     under_way: str = ""
     #: When the last operation ended; None if there was none.
     last_ended: float | None = None
+    #: Since when the policy has wanted the same kind of change in every round; None if that is not known.
+    wanted_since: float | None = None
     #: Whether the sources are paused: measurements then say nothing about demand.
     paused: bool = False
 

@@ -78,6 +78,21 @@ def machines_fewer(plan: Plan) -> int:
     return sum(isinstance(action, RemoveMachine) for action in plan.actions)
 
 
+def direction(proposal: Proposal) -> str:
+    """Whether a proposal wants more or fewer machines or instances; "other" if as many of both."""
+    machines = machines_more(proposal.plan) - machines_fewer(proposal.plan)
+    change = machines or _more_instances(proposal)
+    return "more" if change > 0 else "fewer" if change < 0 else "other"
+
+
+def _more_instances(proposal: Proposal) -> int:
+    before = proposal.before
+    resized = [action for action in proposal.plan.actions if isinstance(action, SetInstances)]
+    if before is None:
+        return 0
+    return sum(sum(one.slots.values()) - before.total(one.operator) for one in resized)
+
+
 def action_of(plan: Plan) -> str:
     """The name of the operation that carries the plan out: the command that a person would give."""
     kinds = {type(action) for action in plan.actions}

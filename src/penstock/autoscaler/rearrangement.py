@@ -9,6 +9,7 @@ whole; if one of its operators is too slow, the engine takes the chain apart aro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -38,7 +39,8 @@ class Rearranged:
 
     def __str__(self) -> str:
         parts = [f"{count} more of {name}" for name, count in self.added.items()]
-        parts += [f"an instance of {name} on idle cores" for name in self.moved]
+        moved = Counter(self.moved)
+        parts += [f"{count} of {name} move to idle cores" for name, count in moved.items()]
         return ", ".join(parts)
 
 
@@ -86,6 +88,8 @@ class _Draft:
         self._instances = {name: dict(slots) for name, slots in self._before.instances.items()}
         self._cores = {one.name: cores_of_one(snapshot, one.name) for one in load.operators}
         self._idle = idle_cores(snapshot)
+        #: The slots whose cores are all busy.
+        self._crowded = {slot for slot, idle in self._idle.items() if idle < 0.1 * slot.cores}
         self.added: dict[str, int] = {}
         self.moved: list[str] = []
 
@@ -153,21 +157,20 @@ class _Draft:
         return sum(self._instances[name].values()) < min(bounds, default=10**9)
 
     def _moved(self, name: str) -> str:
-        """Move an instance of an operator that has all instances that it can use, to where cores are idle."""
-        tasks = len(self._before.tasks.get(name, ()))
-        limit = f"{name} has {tasks} tasks and {tasks} instances: penstock repartition {name} {2 * tasks} would help"
-        crowded = [slot for slot in self._instances[name] if self._idle[slot] < 0.05 * slot.cores]
-        slot = self._roomiest(self._cores[name], 1)
-        if not crowded or slot is None or slot in crowded or name in self.moved:
+        """Move an instance of an operator that has all instances that it can use, from a slot where more of them want a
+        core than there are cores, to a slot where cores are idle."""
+        slots, tasks = self._instances[name], len(self._before.tasks.get(name, ()))
+        origin = max(slots, key=lambda slot: (slots[slot] / slot.cores, slot))
+        slot = self._roomiest(1.0, 1)
+        wants = slots[origin] > origin.cores and origin in self._crowded
+        if not wants or slot is None or slot in self._crowded or slots.get(slot, 0) >= slot.cores:
+            limit = (
+                f"{name} has {tasks} tasks and {tasks} instances: penstock repartition {name} {2 * tasks} would help"
+            )
             return limit if tasks else f"{name} cannot use more instances"
-        origin = min(crowded, key=lambda one: (self._idle[one], one))
-        slots = self._instances[name]
         slots[origin] -= 1
-        if not slots[origin]:
-            del slots[origin]
         slots[slot] = slots.get(slot, 0) + 1
-        self._idle[origin] += self._cores[name]
-        self._idle[slot] -= self._cores[name]
+        self._idle[slot] -= 1.0
         self.moved.append(name)
         return ""
 

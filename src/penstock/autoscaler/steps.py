@@ -25,6 +25,8 @@ class Step:
     """A decision that was carried out, and that no later one has taken back."""
 
     operation: int
+    #: When it was decided, in run time.
+    at: float
     #: Machines that came, less those that went.
     machines: int
     before: Placement
@@ -54,7 +56,7 @@ def step_of(one: Decided) -> Step:
     before, plan = one.proposal.before, one.proposal.plan
     assert before is not None
     assert one.operation is not None
-    return Step(one.operation, machines_more(plan) - machines_fewer(plan), before, apply(before, plan.actions))
+    return Step(one.operation, one.at, machines_more(plan) - machines_fewer(plan), before, apply(before, plan.actions))
 
 
 def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:

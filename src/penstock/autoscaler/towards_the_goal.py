@@ -13,19 +13,23 @@ from penstock.autoscaler.expectation import Expectation
 from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
 from penstock.autoscaler.lessons import at_their_limit
 from penstock.autoscaler.measured_load import bare_load
-from penstock.autoscaler.policy import View
+from penstock.autoscaler.policy import Coming, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
 from penstock.cluster.model import Placement
-from penstock.plans.plan import Plan, diff
+from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.strategies.decision import Decision
 from penstock.strategies.load import Load
+from penstock.strategies.mapping.chains import chains_of
 from penstock.strategies.registry import Strategy
 from penstock.strategies.rules import Rules
 
 #: What brings less than this share of the throughput is not worth a change.
 WORTHWHILE = 0.03
+#: Instances that came without a machine stay for so many windows (an hour, by default, if a chain is to be joined; else
+#: four): idle instances cost little, and a load that comes and goes would have them come and go.
+JOINED_AFTER, TAKEN_AFTER = 18, 72
 
 
 def towards_the_goal(view: View, strategy: Strategy) -> Answer:
@@ -52,7 +56,9 @@ def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules
     coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
     other = rearranged(view.snapshot, load, goal.throughput, view.settings)
     helps = isinstance(other, Rearranged) and (other.moved or other.expected.throughput >= now * (1 + WORTHWHILE))
-    enough = goal.throughput is None or other.expected.throughput >= goal.throughput * (1 - TOLERANCE)
+    # What is left is what the sources do not offer.
+    enough = goal.throughput is None or not other.expected.saturated
+    enough = enough or other.expected.throughput >= (goal.throughput or 0.0) * (1 - TOLERANCE)
     if isinstance(other, Rearranged) and helps and (enough or isinstance(coming, Nothing)):
         return _instances(view, other, wanted.reason)
     why_not = str(other) if isinstance(other, Rearranged) else other.reason
@@ -106,8 +112,26 @@ def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: R
         slow = too_slow(view.snapshot, load, rules)
         new = {step.operator for step in found.steps if step.origin is None}
         if new and new.isdisjoint(slow):
-            return Nothing(f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}")
+            return _cores(view, load, coming, wanted.reason) or Nothing(
+                f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}"
+            )
     return answer_of(found, view, wanted.reason, len(coming.cluster.machines))
+
+
+def _cores(view: View, load: Load, coming: Coming, why: str) -> Proposal | None:
+    """Machines for operators that have all the instances that they can use, but not the cores: some of the instances
+    move there, with their tasks."""
+    larger = replace(view.snapshot, cluster=coming.cluster.plus(coming.machines))
+    other = rearranged(larger, load, view.goal.throughput if view.goal else None, view.settings)
+    if not isinstance(other, Rearranged) or not other.moved:
+        return None
+    found = _instances(view, other, why)
+    actions = (*(AddMachine(machine) for machine in coming.machines), *found.plan.actions)
+    reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    machines = [replace(one, value=float(len(larger.cluster.machines))) for one in found.predictions[:1]]
+    return replace(
+        found, plan=Plan(actions, reason), reasons=(why, reason), predictions=(*machines, *found.predictions[1:])
+    )
 
 
 # Less
@@ -130,12 +154,20 @@ def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
     """Take back the instances that were added last without a machine, if the others have time enough. Operators that
     were one chain before become one again by that."""
     steps, now = open_steps(view.history), view.situation
-    if not steps or steps[-1].machines or now.behind or now.unmet or too_slow(view.snapshot, load, rules):
+    if not steps or steps[-1].machines or now.behind or now.lacking or too_slow(view.snapshot, load, rules):
         return Nothing(why)
     placement = taken_back(view.snapshot.placement, steps[-1:], view.snapshot.definition)
     actions = diff(view.snapshot.placement, placement)
     if not actions or not _enough(view, load, placement):
         return Nothing(why)
+    window = view.settings.window_samples * view.settings.sample_seconds
+    definition, was = view.snapshot.definition, view.snapshot.placement
+    joins = view.settings.chaining == "on" and chains_of(definition, placement) != chains_of(definition, was)
+    left = steps[-1].at + (JOINED_AFTER if joins else TAKEN_AFTER) * window - view.now
+    if left > 0:
+        return Nothing(
+            f"{why}; instances that were added lately are kept for {left:.0f} s: they cost nothing meanwhile"
+        )
     names = ", ".join(steps[-1].instances)
     reason = f"the instances of {names} that operation {steps[-1].operation} added are not needed any more"
     expected = Expectation(view.snapshot, load, view.settings.chaining == "on").of(placement)

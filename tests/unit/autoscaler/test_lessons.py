@@ -10,7 +10,7 @@ from made_up import TASKS, cluster, decided, placed, seen, view
 
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Budget, Cooldown, Freeze, first_veto, reviewed
-from penstock.autoscaler.lessons import DAY, HOUR, Capped, Failures, Harmful, Regret, not_judged_yet
+from penstock.autoscaler.lessons import DAY, HOUR, Capped, Failures, Harmful, Patience, Regret, not_judged_yet
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Proposal
 from penstock.autoscaler.records import Verdict
@@ -71,6 +71,13 @@ def test_the_effect_of_one_change_is_measured_before_the_next() -> None:
     assert not_judged_yet(MORE, now(1.0, out(1, 0.0))) == ""
 
 
+def test_a_change_is_made_only_if_it_is_wanted_for_longer_than_a_window() -> None:
+    guard, burst = Patience(1.25), view(SLOW, GOAL, now=1000.0, wanted_since=900.0)
+    assert guard(MORE, burst) == "it is wanted for 100 s only; 150 s more are waited for"
+    assert guard(MORE, replace(burst, wanted_since=750.0)) == ""
+    assert guard(UNDO, burst) == ""
+
+
 # Failures
 
 
@@ -103,13 +110,13 @@ def test_what_was_missed_soon_is_kept_longer_each_time_and_forgotten_again() -> 
         return in_(number, at), again
 
     guard, once = Regret(120), missed(1, 0.0)
-    assert guard(FEWER, now(170.0, *once))
-    assert guard(FEWER, now(181.0, *once)) == ""
+    assert guard(FEWER, now(1800.0, *once))
+    assert guard(FEWER, now(1861.0, *once)) == ""
     twice = (*once, *missed(3, 200.0))
-    assert guard(FEWER, now(260 + 200.0, *twice)), "nearly twice as long"
-    assert guard(FEWER, now(260 + 241.0, *twice)) == ""
+    assert guard(FEWER, now(260 + 3400.0, *twice)), "nearly twice as long"
+    assert guard(FEWER, now(260 + 3601.0, *twice)) == ""
     much_later = (*twice, *missed(5, DAY))
-    assert guard(FEWER, now(DAY + 60 + 130.0, *much_later)) == "", "the first two are forgotten"
+    assert guard(FEWER, now(DAY + 60 + 1810.0, *much_later)) == "", "the first two are forgotten"
     assert guard(UNDO, now(170.0, *once)) == ""
 
 

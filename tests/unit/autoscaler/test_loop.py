@@ -156,6 +156,7 @@ def test_guards_know_what_was_decided_before() -> None:
 def test_the_guards_can_be_read() -> None:
     names = [getattr(guard, "__name__", repr(guard)) for guard in guards_for(Goal(machines_max=3), Settings())]
     assert names == [
+        "Patience(windows=1.25)",
         "not_while_paused",
         "one_at_a_time",
         "Freeze(windows=())",

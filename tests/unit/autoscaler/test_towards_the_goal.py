@@ -16,6 +16,7 @@ from penstock.plans.plan import AddMachine, SetInstances, apply, apply_to_cluste
 from penstock.settings import Settings
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "count": 1_000.0, "out": 10_000.0}
+HOUR = 3600.0
 #: Operators that use a core do what they can; `out` and `rows` hardly anything.
 ONE = cluster(1)
 
@@ -157,7 +158,8 @@ def test_instances_that_were_added_go_when_they_are_idle() -> None:
     history = (decided(1, busy, SetInstances("work", more.of("work"))),)
     still = view(seen(more, where, SPEEDS, 350.0), Goal(throughput=390.0), history=history)
     assert isinstance(answer(still), Nothing)
-    idle = view(seen(more, where, SPEEDS, 100.0), Goal(throughput=390.0), history=history)
+    idle = view(seen(more, where, SPEEDS, 100.0), Goal(throughput=390.0), history=history, now=5 * HOUR)
+    assert isinstance(answer(replace(idle, now=2 * HOUR)), Nothing), "they cost nothing, and may be needed again"
     placement, _ = after(idle)
     assert placement == before
     assert answer(idle).reverts == (1,)  # type: ignore[union-attr]
@@ -177,7 +179,7 @@ def test_a_machine_that_would_bring_nothing_does_not_come() -> None:
 
 
 def test_an_operator_at_its_limit_is_moved_to_idle_cores() -> None:
-    where = cluster(2, cores=4)
+    where = cluster(2)
     first = where.slots[0]
     placement = Placement(
         {"rows": {first: 1}, "work": {first: 1}, "count": {first: 4}, "out": {first: 1}}, {"count": (first,) * TASKS}
@@ -185,8 +187,12 @@ def test_an_operator_at_its_limit_is_moved_to_idle_cores() -> None:
     slow = seen(placement, where, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0)
     moved = view(slow, Goal(throughput=500.0), machines=0)
     found, _ = after(moved)
-    assert found.of("count") == {where.slots[0]: 3, where.slots[1]: 1}
-    assert found.tasks["count"].count(where.slots[1]) == 1
+    assert found.of("count") == {where.slots[0]: 2, where.slots[1]: 2}
+    assert found.tasks["count"].count(where.slots[1]) == 2
+    alone = cluster(1)
+    found, machines = after(view(seen(placement, alone, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0), moved.goal))
+    assert len(machines.machines) == 2, "a machine for its cores"
+    assert found.of("count") == {where.slots[0]: 2, where.slots[1]: 2}
 
 
 # Chains
@@ -219,9 +225,11 @@ def test_a_chain_is_put_together_again() -> None:
     apart = placed(where, rows=1, work=3, out=1)
     busy = seen(together, where, SPEEDS, 250.0, chains=(chain,))
     history = (decided(1, busy, SetInstances("work", apart.of("work"))),)
-    idle = view(seen(apart, where, SPEEDS, 50.0), Goal(throughput=250.0), history=history)
+    idle = view(seen(apart, where, SPEEDS, 50.0), Goal(throughput=250.0), history=history, now=1.1 * HOUR)
     assert after(idle)[0] == together
-    nearly = view(seen(apart, where, SPEEDS, 90.0), Goal(throughput=250.0), history=history)
+    nearly = replace(
+        idle, snapshot=seen(apart, where, SPEEDS, 90.0), load=measured_load(seen(apart, where, SPEEDS, 90.0))
+    )
     assert isinstance(answer(nearly), Nothing), "as a chain it would do 98"
 
 
