@@ -108,6 +108,8 @@ STEPS = [
     Scenario("ends", Demand.of((1, 1000), (3, 0)), HOLD, 4, (calm, machines(1, since=2)), operators=READY, machines=2),
 ]
 
+#: A window of 100 s is half the work of one of 200 s, where there are many changes.
+SHORT = {"window_samples": 10}
 DAY = Demand.of((7, 250), (3, 650), (9, 1000), (5, 250), repeat=True)
 DAYS = [
     Scenario(
@@ -116,6 +118,7 @@ DAYS = [
         HOLD,
         30 * 24,
         (calm, met(), few_machines(), same_every_morning(5.9), held(0.95), instances(14)),
+        settings=SHORT,
     ),
     Scenario(
         "weekdays-and-weekend",
@@ -123,13 +126,14 @@ DAYS = [
         HOLD,
         14 * 24,
         (calm, met(), few_machines(), held(0.95), as_before(7 * 24 - 0.1, 14 * 24 - 0.1)),
+        settings=SHORT,
     ),
     Scenario(
         "noisy-days",
-        Demand.of((1.5, 300), (1.5, 1000), repeat=True, noise=0.2),
+        Demand.of((1, 300), (1, 1000), repeat=True, noise=0.2),
         HOLD,
-        6,
-        (calm, few_machines(least=90), operations(6), held(0.9, grace=20), as_before(1.4, 4.4)),
+        4,
+        (calm, few_machines(), operations(6), held(0.9, grace=20), as_before(0.9, 2.9)),
     ),
 ]
 
@@ -149,10 +153,10 @@ ROUGH = [
         (operations(16), machines(3), instances(14), held(0.9, grace=10)),
     ),
     Scenario(
-        "noise", Demand.constant(900, noise=0.2), HOLD, 3, (calm, operations(3), few_machines(), throughput(850, 0.5))
+        "noise", Demand.constant(900, noise=0.2), HOLD, 2, (calm, operations(3), few_machines(), throughput(850, 0.5))
     ),
     Scenario(
-        "noise-at-the-edge", Demand.constant(720, noise=0.2), HOLD, 3, (calm, operations(3), throughput(680, 0.5))
+        "noise-at-the-edge", Demand.constant(720, noise=0.2), HOLD, 2, (calm, operations(3), throughput(680, 0.5))
     ),
     Scenario(
         "slow-leak",
