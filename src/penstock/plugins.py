@@ -45,6 +45,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     POLICIES: {
         name: f"penstock.autoscaler.policies:{name}"
         for name in (
+            "gain",
             "stela",
             "stela_capacity",
             "storm",
@@ -97,6 +98,12 @@ def find(group: str, name: str) -> Any:
         return entry.load()
     except Exception as problem:  # a stranger's module may raise whatever it likes
         raise failed(group, name, problem) from problem
+
+
+def check_loadable(strategy: str, mapping: str) -> None:
+    """Refuse a strategy or mapping that cannot be loaded, before anything is started with it."""
+    for group, name in ((POLICIES, strategy), (MAPPINGS, mapping)):
+        find(group, name)
 
 
 def build(group: str, name: str) -> Any:

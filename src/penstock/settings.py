@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock import plugins
 from penstock.errors import PenstockError
+from penstock.freeze import freeze_windows
 
 
 def _setting(
@@ -62,7 +63,7 @@ class Settings:
     chaining: str = _setting(
         "on",
         "Whether neighbouring operators with the same instances on the same slots run as one chain, without a channel "
-        "between them. A topology that scales by itself runs without chains.",
+        "between them. A chain is taken apart for an operator that needs other instances.",
         choices=("on", "off"),
     )
     latency: float = _setting(
@@ -196,6 +197,17 @@ class Settings:
     cooldown_seconds: float = _setting(
         120.0, "Seconds after a scaling operation during which a controller starts no other.", low=0
     )
+    changes_per_hour: int = _setting(
+        12,
+        "The most changes that a controller makes within an hour. Undoing a harmful change is always allowed.",
+        low=1,
+        high=3600,
+    )
+    freeze: str = _setting(
+        "",
+        "Times at which a controller changes nothing, by the driver's clock: Mon-Fri 08:00-09:30; 23:00-01:00. If "
+        "empty, there are none.",
+    )
     scaling_attempts: int = _setting(
         2,
         "How often a scaling operation may be tried: an operation that a fault ended is rolled back and tried again.",
@@ -242,6 +254,7 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field, getattr(self, field.name))
+        freeze_windows(self.freeze)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:

@@ -225,10 +225,11 @@ def test_scale_in_leaves_everything_placed_on_what_stays(name: str, situation, c
     assert len(outcome.removed) == count
     left = tuple(slot for slot in cluster.slots if slot.machine not in outcome.removed)
     check_placed(before, outcome.placement, left, capacity)
-    assert all(outcome.placement.total(one) == before.total(one) for one in before.instances)
+    if name != "gain":  # which also takes instances away
+        assert all(outcome.placement.total(one) == before.total(one) for one in before.instances)
 
 
-@given(st.sampled_from(sorted(set(STRATEGIES) - {"stela", "stela_capacity"})), situations(), st.integers(1, 3))
+@given(st.sampled_from(sorted(set(STRATEGIES) - {"gain", "stela", "stela_capacity"})), situations(), st.integers(1, 3))
 def test_baselines_move_and_never_add(name: str, situation, count: int) -> None:
     load, before, cluster = situation
     machines = new_machines(count, 2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.autoscaler.back_pressure import without_back_pressure
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot
-from penstock.strategies.load import Load, OperatorLoad, StreamLoad
+from penstock.strategies.load import Load, OperatorLoad, SlotLoad, StreamLoad
 from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 #: The subject of the gap in a snapshot whose window is too young.
@@ -32,7 +34,14 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
     )
     held_back = {name for name, one in snapshot.operators.items() if one.held_back}
     held_back |= {name for chain in snapshot.chains for name in chain}  # operators of a chain have one pace
-    return without_back_pressure(Load(_operators(snapshot), streams), held_back)
+    measured = Load(_operators(snapshot), streams, _slots(snapshot))
+    freed = without_back_pressure(measured, held_back)
+    # What an operator would do without back-pressure is no measurement, and nothing may be learned from it.
+    operators = tuple(
+        one if one.processing == was.processing else replace(one, executed=was.processing)
+        for one, was in zip(freed.operators, measured.operators, strict=True)
+    )
+    return measured.at(operators, freed.streams)
 
 
 def bare_load(snapshot: Snapshot) -> Load:
@@ -59,9 +68,32 @@ def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
                 weight=operator.weight if isinstance(operator, Sink) else 1.0,
                 most_instances=_most(operator),
                 capacity=_capacity(one, snapshot.longest_batch),
+                backlog_growth=one.backlog.growth,
+                holds_others=_holds_others(snapshot, operator.name),
+                cpu=None if one.cpu_utilisation is None else one.cpu_utilisation * one.instances,
             )
         )
     return tuple(loads)
+
+
+def _holds_others(snapshot: Snapshot, name: str) -> bool:
+    """Whether an operator that waits for nobody has one before it that waits for it: of those that read the same
+    producer, it has the longest backlog, or nearly so."""
+    if snapshot.operators[name].held_back:
+        return False
+    waiting = {one.producer for one in snapshot.streams.values() if one.consumer == name}
+    waiting = {producer for producer in waiting if snapshot.operators[producer].held_back}
+    readers = {one.consumer for one in snapshot.streams.values() if one.producer in waiting}
+    backlogs = {one: snapshot.operators[one].backlog.rows or 0 for one in readers}
+    return bool(backlogs) and (readers == {name} or 2 * backlogs[name] >= max(1, *backlogs.values()))
+
+
+def _slots(snapshot: Snapshot) -> tuple[SlotLoad, ...]:
+    return tuple(
+        SlotLoad(one.name, one.cores, one.cpu_utilisation * one.cores)
+        for one in snapshot.slots.values()
+        if one.cpu_utilisation is not None
+    )
 
 
 def _capacity(one: OperatorSnapshot, longest_batch: float | None) -> float | None:

@@ -59,6 +59,10 @@ class Proposal:
     note: str = ""
     #: The placement that the policy decided on; None if the plan is right for every placement.
     before: Placement | None = None
+    #: The operations of earlier decisions that the plan takes back.
+    reverts: tuple[int, ...] = ()
+    #: Whether the plan undoes a harmful decision. Guards that only keep changes apart let such a plan pass.
+    undo: bool = False
 
 
 Answer = Nothing | Proposal

@@ -8,21 +8,26 @@ from typing import Any
 
 from penstock.cluster.model import Machine, Placement, Slot
 from penstock.strategies.load import Load
+from penstock.strategies.memory import Memory
 
 
 @dataclass(frozen=True)
 class DecisionStep:
-    """One step of a decision: the slot that an instance goes to, and why. An instance without an origin is new."""
+    """One step of a decision: the slot that an instance goes to, and why. An instance without an origin is new; an
+    instance that goes to no slot is taken away."""
 
     operator: str
-    to: Slot
+    to: Slot | None
     reason: str
     origin: Slot | None = None
     #: The figures that decided it: the operator's rates, ratio and ETP, or the machines' ETPSum.
     figures: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
-        way = f"{self.origin} -> {self.to}" if self.origin else f"new on {self.to}"
+        if self.to is None:
+            way = f"taken away from {self.origin}"
+        else:
+            way = f"{self.origin} -> {self.to}" if self.origin else f"new on {self.to}"
         return f"{self.operator}: {way}: {self.reason}"
 
 
@@ -38,6 +43,9 @@ class Decision:
     removed: tuple[str, ...] = ()
     #: The rates that the strategy expects; None where it makes no projection.
     projected: Load | None = None
+    #: What the strategy wants to be handed at its next decision, once this one was carried out; None if it has no
+    #: memory.
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def _step_as_json(number: int, step: DecisionStep) -> dict[str, Any]:
     return {
         "step": number,
         "operator": step.operator,
-        "to": step.to.name,
+        "to": step.to.name if step.to else None,
         "from": step.origin.name if step.origin else None,
         "reason": step.reason,
         **{name: finite(figure) for name, figure in step.figures},

@@ -9,7 +9,7 @@ from penstock.cluster.model import Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.keeping import least_loaded
-from penstock.strategies.mapping.tasks import follow
+from penstock.strategies.mapping.tasks import follow, follow_instances
 from penstock.strategies.rules import Rules
 
 
@@ -35,6 +35,12 @@ class Draft:
             return None
         return sum(max(0, self._capacity - self.on[slot]) for slot in slots)
 
+    def rooms(self, slots: Iterable[Slot]) -> dict[Slot, int] | None:
+        """How many more instances each of these slots takes; None is no bound."""
+        if self._capacity is None:
+            return None
+        return {slot: max(0, self._capacity - self.on[slot]) for slot in slots}
+
     def emptiest(self, machine: Machine) -> Slot | None:
         """The machine's slot with the least to do, the first of several, if it has room: on a machine that gets one
         after the other this is round robin. No mapping is asked: that the instance goes to this machine is the
@@ -48,24 +54,35 @@ class Draft:
         self.on[slot] += 1
 
     def move(self, operator: str, origin: Slot, to: Slot) -> None:
-        slots = self._slots(operator)
-        slots[origin] -= 1
-        self.on[origin] -= 1
-        if not slots[origin]:
-            del slots[origin]
+        self.remove(operator, origin)
         self.add(operator, to)
+
+    def remove(self, operator: str, slot: Slot) -> None:
+        slots = self._slots(operator)
+        slots[slot] -= 1
+        self.on[slot] -= 1
+        if not slots[slot]:
+            del slots[slot]
+
+    def total(self, operator: str) -> int:
+        return sum(self.instances[operator].values())
 
     def _slots(self, operator: str) -> dict[Slot, int]:
         if operator not in self._changed:
             self.instances[operator] = self._changed[operator] = dict(self.instances[operator])
         return self._changed[operator]
 
-    def placement(self, gone: Collection[Slot] = ()) -> Placement:
-        """Tasks follow the instances of operators that were changed, and leave slots that will be gone."""
+    def placement(self, gone: Collection[Slot] = (), evenly: bool = False) -> Placement:
+        """Tasks follow the instances of operators that were changed, and leave slots that will be gone. `evenly` gives
+        every slot its share of the tasks, and not only those that got instances."""
         tasks = dict(self.before.tasks)
         leaving = {operator for operator, slots in tasks.items() if not set(gone).isdisjoint(slots)}
         for operator in (self._changed.keys() & tasks.keys()) | leaving:
-            tasks[operator] = follow(tasks[operator], self.before.instances[operator], self.instances[operator])
+            before, after = self.before.instances[operator], self.instances[operator]
+            if evenly:
+                tasks[operator] = follow_instances(tasks[operator], after)
+            else:
+                tasks[operator] = follow(tasks[operator], before, after)
         return Placement(self.instances, tasks)
 
 

@@ -28,6 +28,29 @@ class OperatorLoad:
     most_instances: int | None = None
     #: Rows a second that its instances could execute if rows always waited; None if that was not measured.
     capacity: float | None = None
+    #: Rows a second by which its backlog grows, below 0 if it drains; None if that was not measured.
+    backlog_growth: float | None = None
+    #: Whether other operators wait for this one: its backlog is then at its bound and does not grow.
+    holds_others: bool = False
+    #: Rows executed a second as measured, where `processing` is what they would be without back-pressure; None if
+    #: `processing` was measured.
+    executed: float | None = None
+    #: How many cores all its instances together use; None if that was not measured.
+    cpu: float | None = None
+
+    @property
+    def measured(self) -> float:
+        """Rows executed a second, as measured."""
+        return self.processing if self.executed is None else self.executed
+
+
+@dataclass(frozen=True)
+class SlotLoad:
+    """How many cores a slot has, and how many of them all operators together use."""
+
+    name: str
+    cores: float
+    used: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,8 @@ class Load:
 
     operators: tuple[OperatorLoad, ...]
     streams: tuple[StreamLoad, ...]
+    #: The slots whose use of cores was measured; empty if none was.
+    slots: tuple[SlotLoad, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.position) < len(self.operators):
@@ -60,7 +85,8 @@ class Load:
                 )
 
     def _check_operator(self, operator: OperatorLoad) -> None:
-        rates = (operator.processing, operator.external or 0.0, operator.capacity or 0.0, operator.weight)
+        given = (operator.external, operator.capacity, operator.cpu, abs(operator.backlog_growth or 0.0))
+        rates = (operator.processing, operator.measured, operator.weight, *(rate or 0.0 for rate in given))
         if not all(math.isfinite(rate) and rate >= 0 for rate in rates):
             raise _bad(f'"{operator.name}" has a rate or weight that is no number of at least 0.', "Measure again.")
         if operator.most_instances is not None and operator.most_instances < 1:

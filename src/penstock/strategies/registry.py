@@ -1,5 +1,5 @@
-"""The strategies of Stela's papers by name: each answers what is to run where if machines come or go. As policies they
-are found by name in penstock.plugins (autoscaler/policies.py)."""
+"""The strategies by name, those of Stela's papers and `gain`: each answers what is to run where if machines come or go.
+As policies they are found by name in penstock.plugins (autoscaler/policies.py)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from penstock.strategies.baselines import storm
 from penstock.strategies.baselines.migration import Migration
 from penstock.strategies.baselines.priorities import PRIORITIES
 from penstock.strategies.decision import StrategyAnswer
+from penstock.strategies.gain import scale_in as gain_scale_in
+from penstock.strategies.gain import scale_out as gain_scale_out
+from penstock.strategies.gain.correction import correct
+from penstock.strategies.gain.rates import learned
+from penstock.strategies.gain.reassign import reassign
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
 from penstock.strategies.stela import scale_in, scale_out
@@ -63,6 +68,18 @@ class StelaByCapacity:
         return replace(scale_in.scale_in(load, placement, cluster, machines, rules), strategy=scale_out.BY_CAPACITY)
 
 
+class Gain:
+    """Ours: the assignment that brings most (docs/design/0025). Its functions take a memory as well."""
+
+    name = gain_scale_out.NAME
+    needs_rates = True
+    scale_out = staticmethod(gain_scale_out.scale_out)
+    scale_in = staticmethod(gain_scale_in.scale_in)
+    reassign = staticmethod(reassign)
+    correct = staticmethod(correct)
+    learned = staticmethod(learned)
+
+
 class Storm:
     name = storm.NAME
     needs_rates = False
@@ -70,5 +87,5 @@ class Storm:
     scale_in = staticmethod(storm.scale_in)
 
 
-_ALL: tuple[Strategy, ...] = (Stela(), StelaByCapacity(), Storm(), *(Migration(name) for name in PRIORITIES))
+_ALL: tuple[Strategy, ...] = (Gain(), Stela(), StelaByCapacity(), Storm(), *(Migration(name) for name in PRIORITIES))
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType({strategy.name: strategy for strategy in _ALL})

@@ -31,3 +31,11 @@ def test_the_best_within_bounds() -> None:
     assert best(pipes, [1] * 5, 2, most=[1, 2, 9, 1, 1]).instances == (1, 2, 2, 1, 1)
     assert best(pipes, [1] * 5, 2, most=[1, 2, 1, 1, 1]).instances == (1, 2, 1, 1, 1)
     assert best(pipes, [1] * 5, 0).instances == (1, 1, 1, 1, 1)
+
+
+def test_a_keyed_operator_is_as_fast_as_its_fullest_instance() -> None:
+    """a has 4 tasks on 2 instances: a third one brings nothing, two more bring as much again."""
+    pipes = Pipes.of(FORK, [1000, 30, 40, 1000, 1000], [None, 4, None, None, None])
+    start = [1, 2, 1, 1, 1]
+    assert best(pipes, start, 1, most=[9, 4, 9, 9, 9]).instances == (1, 2, 2, 1, 1)
+    assert best(pipes, start, 2, most=[9, 4, 9, 9, 9]).instances == (1, 4, 1, 1, 1)

@@ -9,6 +9,8 @@ from penstock import PenstockError
 from penstock.cluster.model import Cluster, Placement
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
 from penstock.strategies.rules import Rules
+from penstock.strategies.stela.capacity import CapacityProjection
+from penstock.strategies.stela.projection import PaperProjection, Projection
 from penstock.strategies.stela.scale_in import etp_of, etp_sum, scale_in
 from penstock.strategies.stela.scale_out import instances_a_machine, scale_out, scale_out_by_capacity
 
@@ -76,6 +78,19 @@ def test_a_keyed_operator_gets_no_more_instances_than_tasks() -> None:
     old = placed(chain, 2, tasks={"k": 3}).tasks["k"]
     moved = [now for was, now in zip(old, decision.placement.tasks["k"], strict=True) if was != now]
     assert moved == [decision.steps[0].to]
+
+
+@pytest.mark.parametrize("project", [PaperProjection, CapacityProjection])
+def test_a_keyed_operator_is_as_fast_as_its_fullest_instance(project: type[Projection]) -> None:
+    """8 tasks on 4 instances are two each; only with 8 instances does none have two."""
+    chain = load("s-k:300 k-t:100", {"s": 300, "k": 100, "t": 100}, capacity={"t": 400})
+    projection = project(chain, [4, 4, 4], Rules(), [None, 8, None])
+    done, arriving = [], []
+    for _ in range(4):
+        projection.give(1)
+        done.append(projection.load().operators[1].processing)
+        arriving.append(projection.load().inputs[2])
+    assert done == arriving == [100, 100, 100, 200]
 
 
 def test_what_nobody_can_use_is_left_out() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.strategies.fluid import Pipes, flow
+from penstock.strategies.fluid import Pipes, flow, worth
 from penstock.strategies.load import Load, ratio
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.etp import Floats, Places, reachable_sinks, sink_units, units_of
@@ -28,17 +28,22 @@ class CapacityProjection:
     ratio: Floats
     congested: NDArray[np.bool_]
 
-    def __init__(self, load: Load, instances: Sequence[int], rules: Rules) -> None:
-        capacity = [one.processing if one.capacity is None else one.capacity for one in load.operators]
-        rates = [rate / count for rate, count in zip(capacity, instances, strict=True)]
-        self._pipes = Pipes.of(load, rates)
+    def __init__(
+        self, load: Load, instances: Sequence[int], rules: Rules, tasks: Sequence[int | None] | None = None
+    ) -> None:
+        parts = list(tasks) if tasks is not None else [None] * len(load.operators)
+        rates = [
+            one.processing / worth(count, part) if one.capacity is None else one.capacity / count
+            for one, count, part in zip(load.operators, instances, parts, strict=True)
+        ]
+        self._pipes = Pipes.of(load, rates, parts)
         self._counts = list(instances)
         self._alpha = rules.capacity_alpha
         self._flow()
 
     def _flow(self) -> None:
         self._load = flow(self._pipes, self._counts)
-        capacity = [count * rate for count, rate in zip(self._counts, self._pipes.rates, strict=True)]
+        capacity = [self._pipes.speed(place, count) for place, count in enumerate(self._counts)]
         pairs = zip(self._load.inputs, capacity, strict=True)
         self.instances = np.array(self._counts, dtype=np.float64)
         self.input = np.array(self._load.inputs, dtype=np.float64)

@@ -3,6 +3,9 @@
 An operator with k instances that gets one more executes and emits (k+1)/k of what it did; its children's input grows by
 what it emits more. Their own speed, and all that comes after them, stays as it was until they get one themselves.
 A source's input stays what it was, so that sources which tie take turns.
+
+An operator by key is as fast as its fullest instance allows (fluid.worth): with 8 tasks, 5 to 7 instances do no more
+than 4, because one of them still has two tasks.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.strategies.fluid import worth
 from penstock.strategies.load import Load
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.congestion import ratios
@@ -42,8 +46,12 @@ class Projection(Protocol):
 
 
 class PaperProjection:
-    def __init__(self, load: Load, instances: Sequence[int], rules: Rules) -> None:
+    def __init__(
+        self, load: Load, instances: Sequence[int], rules: Rules, tasks: Sequence[int | None] | None = None
+    ) -> None:
+        """`tasks` has the tasks of each operator, None where it has none."""
         self._load = load
+        self._tasks = list(tasks) if tasks is not None else [None] * len(load.operators)
         self._alpha = rules.alpha
         self._first = np.array(instances, dtype=np.float64)
         self.instances = self._first.copy()
@@ -67,9 +75,9 @@ class PaperProjection:
 
     def give(self, place: int) -> None:
         """One more instance for this operator."""
-        grown = self.instances[place] / self._first[place]
+        grown = self._grown(place)
         self.instances[place] += 1
-        more = self.instances[place] / self._first[place]
+        more = self._grown(place)
         self.processing[place] = self._start[place] * more
         children, rates = self._emits[place]
         self.input[children] += rates * (more - grown)
@@ -84,9 +92,14 @@ class PaperProjection:
             rate = self._load.operators[place].weight * self.processing[place]
             self._reach.faster(place, float(np.round(rate * self._unit)))
 
+    def _grown(self, place: int) -> float:
+        """How many times as fast the operator is as at first."""
+        now, first = int(self.instances[place]), int(self._first[place])
+        return worth(now, self._tasks[place]) / worth(first, self._tasks[place])
+
     def load(self) -> Load:
         """The projected rates as a load of their own."""
-        grown = (self.instances / self._first).tolist()
+        grown = [self._grown(place) for place in range(len(self.instances))]
         operators = list(self._load.operators)
         for place in np.flatnonzero(self.instances > self._first).tolist():
             one, processing = operators[place], float(self.processing[place])

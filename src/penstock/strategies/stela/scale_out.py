@@ -46,7 +46,7 @@ def scale_out_by_capacity(
 
 def _scale_out(
     name: str,
-    project: Callable[[Load, Sequence[int], Rules], Projection],
+    project: Callable[[Load, Sequence[int], Rules, Sequence[int | None]], Projection],
     load: Load,
     placement: Placement,
     cluster: Cluster,
@@ -62,7 +62,9 @@ def _scale_out(
         return DoesNotFit(
             name, f"{wanted} instances a machine are more than the slots of the new machines take", missing
         )
-    projection = project(load, [placement.total(operator.name) for operator in load.operators], rules)
+    names = [operator.name for operator in load.operators]
+    tasks = [len(placement.tasks[name]) if name in placement.tasks else None for name in names]
+    projection = project(load, [placement.total(name) for name in names], rules, tasks)
     most = np.array(most_instances(load, placement))
     steps: list[DecisionStep] = []
     for number in range(wanted * len(new_machines)):

@@ -1,0 +1,1 @@
+"""`gain`: every new instance goes where it adds most to the throughput of the sinks. See docs/design/0025."""

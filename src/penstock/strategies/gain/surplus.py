@@ -1,0 +1,48 @@
+"""Which instances an operator can do without, and which ones are missed least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from penstock.strategies.fluid import Pipes, rates_at
+from penstock.strategies.gain.allocation import HAIR, throughput
+
+
+def needed(pipes: Pipes, instances: Sequence[int], used: float) -> list[int]:
+    """The fewest instances, by operator, that handle what comes with at most `used` of what they can do. What an
+    operator executed counts as well as its input: while a backlog drains, that is more than its input."""
+    rates = rates_at(pipes, instances)
+    counts = []
+    for place, count in enumerate(instances):
+        one = pipes.load.operators[place]
+        arriving = rates.arriving[place] if math.isfinite(rates.arriving[place]) else rates.speed[place]
+        demand = max(arriving, one.measured)
+        enough = (few for few in range(1, count) if used * pipes.speed(place, few) >= demand)
+        counts.append(next(enough, count))
+    return counts
+
+
+def missed_least(pipes: Pipes, instances: Sequence[int]) -> int | None:
+    """The operator whose last instance adds least to the throughput; of equals, the one that stays least busy. None if
+    every operator has only one."""
+    now, busy = throughput(pipes, instances), rates_at(pipes, instances)
+    found: tuple[float, float, int] | None = None
+    for place, count in enumerate(instances):
+        if count < 2:
+            continue
+        fewer = [*instances[:place], count - 1, *instances[place + 1 :]]
+        lost = now - throughput(pipes, fewer)
+        speed = pipes.speed(place, count - 1)
+        share = min(busy.arriving[place], busy.speed[place]) / speed if speed else math.inf
+        key = (0.0 if lost <= HAIR * now else lost, share, place)
+        found = key if found is None else min(found, key)
+    return None if found is None else found[2]
+
+
+def fewer_by(pipes: Pipes, instances: Sequence[int], total: int) -> list[int]:
+    """Instances with only so many left in all, or one of each operator: those that are missed least go, one by one."""
+    left = list(instances)
+    while sum(left) > total and (place := missed_least(pipes, left)) is not None:
+        left[place] -= 1
+    return left

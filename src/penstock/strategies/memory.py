@@ -1,0 +1,93 @@
+"""What a strategy remembers from one decision to the next, as a value: it is handed in and handed back, so that the
+strategy itself stays pure. It can be kept as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from penstock.errors import PenstockError
+
+#: The `machine` of instances that came without a machine.
+NO_MACHINE = ""
+
+
+@dataclass(frozen=True)
+class Added:
+    """The instances that a decision added, so that they can be taken back."""
+
+    #: The machine that they came with; NO_MACHINE if the machines were there.
+    machine: str
+    #: By operator; below 0 if the operator gave instances away.
+    instances: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        kept = {name: count for name, count in self.instances.items() if count}
+        object.__setattr__(self, "instances", MappingProxyType(kept))
+
+
+@dataclass(frozen=True)
+class Memory:
+    #: What one instance of an operator was seen to do when it had more rows than it could handle, in rows a second.
+    rates: Mapping[str, float] = field(default_factory=dict)
+    #: What was added and not yet taken back, the oldest first.
+    added: tuple[Added, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", MappingProxyType(dict(self.rates)))
+
+    def knowing(self, rates: Mapping[str, float]) -> Memory:
+        return replace(self, rates={**self.rates, **rates})
+
+    def with_added(self, *added: Added) -> Memory:
+        return replace(self, added=(*self.added, *(one for one in added if one.instances)))
+
+    @property
+    def last(self) -> tuple[Added, ...]:
+        """What came with the machine that came last, and what was added since then."""
+        for place in range(len(self.added) - 1, -1, -1):
+            if self.added[place].machine != NO_MACHINE:
+                return self.added[place:]
+        return self.added
+
+    def without_last(self) -> Memory:
+        return replace(self, added=self.added[: len(self.added) - len(self.last)])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rates": dict(self.rates),
+            "added": [{"machine": one.machine, "instances": dict(one.instances)} for one in self.added],
+        }
+
+    @staticmethod
+    def from_json(kept: Mapping[str, Any]) -> Memory:
+        try:
+            rates = {str(name): float(rate) for name, rate in kept["rates"].items()}
+            if not all(math.isfinite(rate) and rate >= 0 for rate in rates.values()):
+                raise ValueError("a rate is no number of at least 0")
+            added = tuple(
+                Added(str(one["machine"]), {str(name): int(count) for name, count in one["instances"].items()})
+                for one in kept["added"]
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise PenstockError(
+                "BAD_MEMORY",
+                f"what was kept of a strategy's memory cannot be read: {problem!r}.",
+                "Begin with an empty memory: the strategy learns again.",
+            ) from problem
+        return Memory(rates, added)
+
+
+EMPTY = Memory()
+
+
+def merged(added: tuple[Added, ...]) -> dict[str, int]:
+    """What these added together, by operator."""
+    total: dict[str, int] = {}
+    for one in added:
+        for name, count in one.instances.items():
+            total[name] = total.get(name, 0) + count
+    return total
