@@ -35,7 +35,10 @@ def main() -> int:
         if bool(problems) != bool(scenario.fails):
             failed += 1
         seconds = time.process_time() - start
-        print(f"{scenario.name:48} {scenario.hours:6g} {len(trace.operations):10} {seconds:5.1f}s  {verdict}{known}")
+        print(
+            f"{scenario.name:48} {scenario.hours:6g} {len(trace.operations):10} {seconds:5.1f}s  {verdict}{known}",
+            flush=True,
+        )
         if arguments.trace:
             print(table(scenario, trace))
             print(
