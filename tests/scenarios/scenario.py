@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from penstock import Settings, Topology, sinks, sources
@@ -132,21 +132,44 @@ class Scenario:
     def sinks(self) -> list[str]:
         return [name for name in self.operators if name not in {producer for producer, _ in self.edges}]
 
-    def required(self, offered: float) -> float:
-        """Rows a second that the sinks are to get: the goal, or all that there is."""
-        there_is = offered * sum(self.operators[sink].weight * self.row[sink] for sink in self.sinks)
-        there_is /= sum(1 for name in self.operators if not any(one == name for _, one in self.edges))
-        return min(there_is, self.goal.throughput or math.inf)
+    @cached_property
+    def changes(self) -> list[float]:
+        """When the load or something else changes, in seconds."""
+        return sorted({*self.demand.changes(self.hours), *(hours * HOUR for hours, _ in self.happens)})
 
-    def fewest(self, offered: float, slower: Mapping[str, float] | None = None) -> int:
-        """The fewest machines whose cores are enough for the required throughput, by the true rates."""
-        sources_ = [name for name in self.operators if not any(one == name for _, one in self.edges)]
-        per_row = sum(self.operators[sink].weight * self.row[sink] for sink in self.sinks)
-        rows = self.required(offered) / per_row
-        rates = {name: op.rate for name, op in self.operators.items()} | dict(slower or {})
-        busy = sum(rows * self.row[name] / rates[name] for name, op in self.operators.items() if op.works)
-        del sources_
-        return max(math.ceil(busy / (self.slots * self.cores) - 1e-9), 1)
+    @cached_property
+    def _for_a_row(self) -> float:
+        """Throughput for a row of every source."""
+        return sum(self.operators[sink].weight * self.row[sink] for sink in self.sinks)
+
+    @property
+    def sources(self) -> int:
+        return len(set(self.operators) - {consumer for _, consumer in self.edges})
+
+    def required(self, offered: float) -> float:
+        """The throughput that is to be: the goal, or all that there is, if every source is offered so much."""
+        return min(offered * self._for_a_row, self.goal.throughput or math.inf)
+
+    def fewest(self, offered: float, at: float = 0.0) -> int:
+        """The fewest machines whose cores are enough for the required throughput, by the rates that are true then."""
+        rows = self.required(offered) / self._for_a_row
+        rates = {name: op.rate for name, op in self.operators.items()}
+        for hours, happens in self.happens:
+            if isinstance(happens, Retuned) and hours * HOUR <= at:
+                rates |= happens.rates
+        cores = sum(rows * self.row[name] / rates[name] for name, op in self.operators.items() if op.works)
+        return max(math.ceil(cores / (self.slots * self.cores) - 1e-9), 1)
+
+
+@dataclass(frozen=True)
+class Retuned:
+    """Happens: operators have other rates from now on."""
+
+    rates: Mapping[str, float]
+
+    def __call__(self, simulation: Simulation) -> None:
+        truth = simulation.topology.truth
+        simulation.topology.retune({name: replace(truth[name], rate=rate) for name, rate in self.rates.items()})
 
 
 def _same(batch):

@@ -95,4 +95,4 @@ class FluidEngine(RecordingEngine):
             self.still(frozenset())
         for name, why in self.faults.fails.items():
             if call.startswith(name):
-                raise PenstockError("STEP_FAILED", f"{call}: {why}.", "This is a fault of the scenario.")
+                raise PenstockError("CLUSTER_FAILED", f"{call}: {why}.", "Nothing was changed; try again.")

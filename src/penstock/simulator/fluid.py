@@ -91,6 +91,8 @@ class Water:
         self.by_name = {pool.name: pool for pool in self.pools}
         places = {pool.name: number for number, pool in enumerate(self.pools)}
         self._consumers = [places[stream.consumer] for stream in self.streams]
+        self._emits: list[float] = []
+        self.retune(truth)
         #: By slot: its cores, the operators that work there and their seats, and how many cores are asked for, for one
         #: that is there.
         self._cores: list[float] = []
@@ -125,8 +127,10 @@ class Water:
                 self._by_slot[seat.slot].append((number, place))
 
     def retune(self, truth: Mapping[str, Truth]) -> None:
+        """Operators are as fast as this from now on."""
         for pool in self.pools:
             pool.truth = truth[pool.name]
+        self._emits = [self.by_name[stream.producer].truth.emits(stream.name) for stream in self.streams]
 
     def flow(self, dt: float) -> None:
         """Let so many seconds pass, in which nothing else changes."""
@@ -137,16 +141,15 @@ class Water:
         for number in reversed(range(len(self.pools))):
             pool = self.pools[number]
             for stream in pool.outputs:
-                rows = pool.truth.emits(self.streams[stream].name)
+                rows, consumer = self._emits[stream], self._consumers[stream]
                 if rows > 0:
-                    consumer = self._consumers[stream]
                     drained = allowed[consumer] / len(self.pools[consumer].inputs)
                     room = max(self.bound - self.levels[stream], 0.0) + drained
                     allowed[number] = min(allowed[number], room / rows)
             pool.arriving = 0.0
         driver = self.driver * dt
         for number, pool in enumerate(self.pools):
-            done = self._execute(pool, able[number], min(allowed[number], driver if not pool.inputs else math.inf), dt)
+            done = self._execute(pool, able[number], allowed[number], math.inf if pool.inputs else driver, dt)
             driver -= 0.0 if pool.inputs else done
             self._account(pool, usable[number], done, pool.full, dt)
         for pool in self.pools:
@@ -156,7 +159,7 @@ class Water:
 
     def _grants(self, dt: float) -> list[list[float]]:
         """The cores that each operator may use on each of its slots."""
-        wanted = [self._wanted(pool, dt) for pool in self.pools]
+        wanted = self._wants(dt)
         grants = [list(one) for one in wanted]
         left = list(self._cores)
         for slot, ones in enumerate(self._by_slot):
@@ -187,12 +190,27 @@ class Water:
                     left[seat.slot] -= more
                     lacks -= more
 
-    def _wanted(self, pool: Pool, dt: float) -> list[float]:
-        if pool.name in self.still or (self.shut and not pool.inputs):
-            return [0.0] * len(pool.seats)
-        waiting = sum(self.levels[stream] for stream in pool.inputs) + pool.unmet
-        cores = (waiting / dt + (pool.inflow if pool.inputs else pool.offered)) / pool.truth.rate
-        return [min(cores * seat.share, seat.most) for seat in pool.seats]
+    def _wants(self, dt: float) -> list[list[float]]:
+        """The cores that each operator could use on each of its slots. One that waits for those behind it needs none
+        for the rows that wait in front of it."""
+        found: list[list[float]] = [[] for _ in self.pools]
+        rates = [0.0] * len(self.pools)
+        for number in reversed(range(len(self.pools))):
+            pool = self.pools[number]
+            if pool.name in self.still or (self.shut and not pool.inputs):
+                found[number] = [0.0] * len(pool.seats)
+                continue
+            waiting = sum(self.levels[stream] for stream in pool.inputs) + pool.unmet
+            rate = min(waiting / dt + (pool.inflow if pool.inputs else pool.offered), pool.truth.most)
+            for stream in pool.outputs:
+                rows, consumer = self._emits[stream], self._consumers[stream]
+                if rows > 0:
+                    room = (self.bound - self.levels[stream]) / dt
+                    rate = min(rate, (max(room, 0.0) + rates[consumer] / len(self.pools[consumer].inputs)) / rows)
+            cores = rate / pool.truth.rate
+            found[number] = [min(cores * seat.share, seat.most) for seat in pool.seats]
+            rates[number] = min(rate, sum(found[number]) * pool.truth.rate)
+        return found
 
     def _usable(self, pool: Pool, cores: list[float]) -> list[float]:
         if pool.name in self.still or (self.shut and not pool.inputs):
@@ -210,11 +228,12 @@ class Water:
 
     # What is done with them
 
-    def _execute(self, pool: Pool, able: float, allowed: float, dt: float) -> float:
-        """The rows that an operator executes."""
+    def _execute(self, pool: Pool, able: float, allowed: float, given: float, dt: float) -> float:
+        """The rows that an operator executes: of those that wait, as many as it is able to, as find room behind it, and
+        as the driver gives to it."""
         pool.unmet += pool.offered * dt
         waiting = sum(self.levels[stream] for stream in pool.inputs) if pool.inputs else pool.unmet
-        rows = min(waiting, allowed)
+        rows = min(waiting, allowed, given)
         if not pool.inputs:
             pool.unmet -= rows
         elif waiting > 0:
@@ -227,7 +246,7 @@ class Water:
         pool.rows += rows
         pool.speed = rows / dt
         for stream in pool.outputs:
-            emitted = rows * pool.truth.emits(self.streams[stream].name)
+            emitted = rows * self._emits[stream]
             self.levels[stream] += emitted
             self.written[stream] += emitted
             self.pools[self._consumers[stream]].arriving += emitted

@@ -115,7 +115,7 @@ class Simulation:
         water, planned = topology.water, topology.placements.planned
         offered = sum(pool.offered for pool in water.pools)
         throughput = sum(sink.weight * water.by_name[sink.name].speed for sink in topology.definition.sinks)
-        waiting = sum(water.levels) + sum(pool.unmet for pool in water.pools)
+        waiting = topology.waiting
         instances = {one.name: planned.total(one.name) for one in topology.definition.operators}
         moment = Moment(self._elapsed(), offered, throughput, len(topology.cluster.machines), instances, round(waiting))
         self.trace.moments.append(moment)

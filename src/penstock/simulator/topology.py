@@ -18,14 +18,14 @@ from penstock.settings import Settings
 from penstock.simulator.clock import VirtualClock
 from penstock.simulator.demand import Demand
 from penstock.simulator.engine import FluidEngine
-from penstock.simulator.fluid import Water
+from penstock.simulator.fluid import Pool, Water
 from penstock.simulator.reports import Reporter
 from penstock.simulator.truth import Truth
 from penstock.testing.recording_topology import RecordedChanges, RecordingTopology
 from penstock.topology.definition import TopologyDefinition
 
 #: The longest moment in which the flow is taken for constant, in seconds.
-MOMENT = 2.0
+MOMENT = 5.0
 #: While nothing changes, the longest time between two looks, in seconds.
 STRIDE = 600.0
 #: A batch of an interval ends so many seconds before it, to be counted in it.
@@ -92,6 +92,7 @@ class FluidTopology(RecordingTopology):
         """Something is about to change: truth, faults, demand. What was measured until now is told first."""
         self._wake()
         self._publish(run_time())
+        self._same = ()
 
     def retune(self, truth: Mapping[str, Truth]) -> None:
         """Operators are as fast as this from now on."""
@@ -198,7 +199,7 @@ class FluidTopology(RecordingTopology):
     def _settle(self, now: float) -> None:
         """Notice that nothing has changed for as long as the window is."""
         water = self.water
-        flows = [(round(pool.inflow, 6), pool.throttled, round(pool.offered, 6)) for pool in water.pools]
+        flows = [(round(pool.speed, 6), pool.throttled, round(pool.offered, 6)) for pool in water.pools]
         shape = (*flows, *(round(level, 3) for level in water.levels), self.paused, self.placements.planned)
         if shape != self._same:
             self._same, self._same_since = shape, now
@@ -207,13 +208,24 @@ class FluidTopology(RecordingTopology):
         length = (self.settings.window_samples + 2) * self.settings.sample_seconds
         if noisy or faults.silent or faults.late or self.changes.step or now - self._same_since < length:
             return
-        if any(pool.unmet > 1 for pool in water.pools):
-            return  # what is due grows
-        self._kept, self.steady_until = self._measured(now), self._change_after(now)
+        until = min([self._change_after(now), *(now + _lasts(pool) - length for pool in water.pools)])
+        if until > now + self.settings.sample_seconds:
+            self._kept, self.steady_until = self._measured(now), until
 
     def _later(self, kept: Snapshot, now: float) -> Snapshot:
-        passed = now - kept.at
-        return dataclasses.replace(kept, since=kept.since + passed, at=now)
+        passed, operators = now - kept.at, dict(kept.operators)
+        for pool in self.water.pools:
+            if not pool.inputs and pool.unmet >= 1:
+                unmet = round(pool.unmet + growth(pool) * passed)
+                operators[pool.name] = dataclasses.replace(operators[pool.name], unmet_rows=unmet)
+        return dataclasses.replace(kept, since=kept.since + passed, at=now, operators=operators)
+
+    @property
+    def waiting(self) -> float:
+        """Rows that wait anywhere, also those that are due at sources."""
+        passed = 0.0 if self._kept is None else run_time() - self._kept.at
+        due = sum(pool.unmet + growth(pool) * passed for pool in self.water.pools if not pool.inputs)
+        return sum(self.water.levels) + due
 
     def _wake(self) -> None:
         """Something changes: the intervals of the window are told as if they had been measured all the time."""
@@ -223,7 +235,10 @@ class FluidTopology(RecordingTopology):
         now, seconds = min(run_time(), self.steady_until), self.settings.sample_seconds
         missed = int((now - self._batch_since) // seconds)
         told = min(missed, self.settings.window_samples + 1)
-        self._batch_since += (missed - told) * seconds
+        skipped = (missed - told) * seconds
+        for pool in self.water.pools:
+            pool.unmet = max(pool.unmet + growth(pool) * skipped, 0.0)
+        self._batch_since += skipped
         self._flowed_to = self._batch_since
         for _ in range(told):
             self._publish(self._batch_since + seconds)
@@ -303,3 +318,13 @@ class FluidTopology(RecordingTopology):
             self.clock.sleep(MOMENT)
         self.waiting_rows = {pool.name: self.backlog(pool.name) for pool in self.water.pools}
         return super().stop(drain)
+
+
+def growth(pool: Pool) -> float:
+    """By how many rows a second the rows grow that are due at a source; sources only."""
+    return pool.offered - pool.speed if not pool.inputs and abs(pool.offered - pool.speed) > 1e-6 else 0.0
+
+
+def _lasts(pool: Pool) -> float:
+    """For how many seconds rows will be due at a source, if they grow fewer."""
+    return pool.unmet / -growth(pool) if growth(pool) < 0 else math.inf
