@@ -1,8 +1,8 @@
 """Stela's scaling operations on real Spark: `make bench-stela`.
 
-Scale-out: each topology of the papers' table I gets one machine more, by Stela, by Storm's default and by least link
-load, beside the best that any assignment could give. Scale-in: four of PageLoad's eight machines go, those that Stela
-chooses and two random groups.
+Scale-out: each topology of the papers' table I gets one machine more, by `gain`, by Stela, by Storm's default and by
+least link load; and by an oracle, which carries out the best assignment that an exhaustive search finds.
+Scale-in: four of PageLoad's eight machines go, those that Stela chooses and two random groups.
 
     python benchmarks/stela.py [--experiments star,linear,scale_in] [--rounds 3] [--quick]
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Bar, finish, machine, named, write_results
+from stela_oracle import ORACLE, oracle
 from stela_runs import (
     INTERVAL_FOR_EACH,
     LEAST_INTERVAL,
@@ -36,7 +37,7 @@ from stela_runs import (
     one_operation,
     warm_up,
 )
-from stela_tables import at_zero, middle, plot, table
+from stela_tables import at_zero, middle, oracle_bars, plot, prediction_bars, table
 
 from penstock import Topology
 from penstock.autoscaler.throughput_change import ThroughputPoint
@@ -50,7 +51,11 @@ from penstock.strategies.stela.scale_out import instances_a_machine
 from penstock.topology.definition import Source, TopologyDefinition
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-STELA, OURS, STORM, LINK = STRATEGIES = ("stela", "stela_capacity", "storm", "least_link_load")
+GAIN, STELA, STORM, LINK, _ = STRATEGIES = ("gain", "stela", "storm", "least_link_load", ORACLE)
+#: Measured only if it is asked for.
+BY_CAPACITY = "stela_capacity"
+#: What strategies are to reach of what the oracle's assignment reached.
+OF_ORACLE = {GAIN: 0.95, STELA: 0.9, BY_CAPACITY: 0.9}
 SCALE_IN = "scale_in"
 ROUNDS = 3
 
@@ -83,10 +88,12 @@ others here, which it would not on a machine of its own (what that costs is in l
 does not count, each operation has a run of its own: until what came in first has left, and 8 s more; {window:g} s
 measured before; the operation; as long again as at the beginning; and {window:g} s measured after. Strategies take
 turns, and a round begins with another one each time. `stela` is the papers' rule with its alpha of 1.2.
-{ours}
-"Best" is the highest throughput at the sinks that any assignment of as many new instances could give, by exhaustive
-search with the service rates measured in the same run: what a congested instance executes; for the others rows per busy
-second, less what micro-batches cost. "Predicted" is the same model for what the strategy chose.
+{ours}`gain` is ours (docs/design/0025): it may correct itself after it has measured its own operation, at most twice.
+"oracle" carries out the assignment that an exhaustive search finds to be best by the rates measured in its own run;
+"of the oracle's" divides by what that measured, not by what it promised. "Best" is the highest throughput at
+the sinks that any assignment of as many new instances could give, by exhaustive search with the service rates measured
+in the same run: what a saturated instance executes; for the others rows per busy second, less what micro-batches cost,
+times what the saturated ones show these to be off by. "Predicted" is the same model for what the strategy chose.
 
 Storm's default and least link load add no instance: they move those there are. All waits run at once wherever they are,
 so moving gains nothing here; in the papers it gained the cores of the new machine. Hence the ratio to Storm's default
@@ -140,9 +147,8 @@ def scale_out(
         wanted = instances_a_machine(initial, before)
 
         def by(chosen: str) -> Decide:
-            return lambda load, placement, rules: registry.STRATEGIES[chosen].scale_out(
-                load, placement, before, new, rules
-            )
+            rule = oracle if chosen == ORACLE else registry.STRATEGIES[chosen].scale_out
+            return lambda load, placement, rules: rule(load, placement, before, new, rules)
 
         everywhere = round_robin(definition, host.cluster)
         warm_up(definition, host, everywhere, times)
@@ -150,7 +156,8 @@ def scale_out(
         for index in range(rounds):
             turn = index % len(strategies)
             for chosen in (*strategies[turn:], *strategies[:turn]):
-                found.append((chosen, one_operation(definition, host, initial, by(chosen), times, wanted)))
+                one = one_operation(definition, host, initial, by(chosen), times, wanted, corrects=chosen == GAIN)
+                found.append((chosen, one))
                 tell(say, *found[-1])
         return found
 
@@ -170,13 +177,13 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
             f"\nBy the rates measured in Storm's runs, which add none, the best assignment would give {most:.2f} "
             f"times what they gave: the most that the ratio to Storm's default can be (paper: {setting.paper:.2f})."
         )
-    bars = []
-    for chosen in (one for one in (STELA, OURS) if one in results):
+    bars = oracle_bars(name, results, OF_ORACLE)
+    for chosen in (one for one in OF_ORACLE if one in results):
         picks = {", ".join(one.new) for one in results[chosen]}
         say(f"\nNew instances of {chosen}: {'; or '.join(sorted(picks))}.")
         of_best = middle(results[chosen], lambda one: one.measured.after / one.best)
+        say(f"What it reached, over what the best assignment promised by the rates of the same run: {of_best:.2f}.")
         mine, who = after[chosen], f"{name}, {chosen}"
-        bars.append(Bar(f"{who}: after / best of any assignment", of_best, 0.9, at_most=False))
         if STORM in results:
             beside = f"{who}: after / Storm's default (paper: {setting.paper:.2f})"
             later = converged[chosen] / converged[STORM]
@@ -318,6 +325,7 @@ def main() -> int:
     began = time.monotonic()
     lines: list[str] = []
     bars: list[Bar] = []
+    operations: list[Result] = []
 
     def say(text: str) -> None:
         print(text, flush=True)
@@ -326,7 +334,7 @@ def main() -> int:
     sizes = ", ".join(f"{name} {setting.machines}" for name, setting in TOPOLOGIES.items())
     strategies = options.strategies.split(",")
     figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
-    say(METHOD.format(machines=sizes, ours=OURS_METHOD if OURS in strategies else "", **figures))
+    say(METHOD.format(machines=sizes, ours=OURS_METHOD if BY_CAPACITY in strategies else "", **figures))
     if stem != "stela":
         say(f"A look: {options.rounds} rounds of {', '.join(names)}.\n")
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
@@ -346,10 +354,12 @@ def main() -> int:
             results = by_strategy(kept(file, Times.of(definition, window), make))
             if name != SCALE_IN:
                 results = {chosen: found for chosen, found in results.items() if chosen in strategies}
+            operations += [one for found in results.values() for one in found]
             title = "four machines of eight go" if name == SCALE_IN else f"{name}: one machine more"
             plot(f"{stem}_{name}", title, results)
             bars += in_table(results, say) if name == SCALE_IN else out_table(name, results, say)
             say(f"\n![throughput]({stem}_{name}.png)\n")
+    bars += prediction_bars(operations, say)
     if not options.quick:
         write_results(stem, lines, bars, machine())
     return finish(bars)

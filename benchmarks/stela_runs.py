@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from best import best
+from stela_oracle import ORACLE, service
 
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
@@ -23,10 +24,13 @@ from penstock.monitor.snapshot import Snapshot
 from penstock.plans.enacting import Status
 from penstock.plans.plan import Plan, diff
 from penstock.settings import Settings
-from penstock.strategies.decision import Decision, StrategyAnswer
+from penstock.strategies.decision import Decision, DoesNotFit, StrategyAnswer
 from penstock.strategies.draft import most_instances
-from penstock.strategies.fluid import Pipes, flow
+from penstock.strategies.fluid import flow
+from penstock.strategies.gain.correction import MOST, Trial, correct
+from penstock.strategies.gain.scale_out import NAME as GAIN
 from penstock.strategies.load import Load
+from penstock.strategies.memory import EMPTY
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.congestion import congested
 from penstock.topology.definition import TopologyDefinition
@@ -86,14 +90,23 @@ class Result:
     seconds: float
     timeline: tuple[ThroughputPoint, ...]
     began: float
+    #: How often the strategy corrected itself after it had measured its own operation.
+    corrections: int = 0
 
 
 def one_operation(
-    definition: TopologyDefinition, host: SparkHost, initial: Placement, decide: Decide, times: Times, wanted: int
+    definition: TopologyDefinition,
+    host: SparkHost,
+    initial: Placement,
+    decide: Decide,
+    times: Times,
+    wanted: int,
+    corrects: bool = False,
 ) -> Result:
     """Start the topology as `initial` has it, decide on what was measured, carry it out live, and measure that too.
 
-    `wanted` new instances are what the best assignment may give, where the strategy gives none.
+    `wanted` new instances are what the best assignment may give, where the strategy gives none. A strategy that
+    `corrects` itself (`gain`) may move the new instances once what they brought was measured.
     """
     settings = replace(
         SETTINGS,
@@ -105,7 +118,7 @@ def one_operation(
         state = StateFolder.hold(f"{folder}/state")
         try:
             with SparkTopology(definition, host, state, settings, initial) as run:
-                found = _Operation(run, initial, times, wanted).carry_out(decide)
+                found = _Operation(run, initial, times, wanted).carry_out(decide, corrects)
                 run.stop(drain=False)
                 return found
         finally:
@@ -142,25 +155,57 @@ class _Operation:
         self.timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
         run.listen(lambda report: self.timeline.add(report.operator, report.finished, report.rows_in))
 
-    def carry_out(self, decide: Decide) -> Result:
+    def carry_out(self, decide: Decide, corrects: bool) -> Result:
         run, times = self.run, self.times
         _rest(run, times.warm_up)
-        run.monitor.restart(time.time())
-        _rest(run, times.window + run.settings.sample_seconds)
-        snapshot = self._snapshot()
-        load = measured_load(snapshot, on_demand=True)
-        decision = decide(load, self.initial, self.rules)
-        if not isinstance(decision, Decision):
-            raise RuntimeError(f"{decision.strategy}: {decision.reason}")
+        load, snapshot = self._measure()
+        decision = self._decided(decide(load, self.initial, self.rules))
         began = time.time()
-        plan = Plan(diff(self.initial, decision.placement), decision.reason)
-        outcome = run.changes.carry_out(plan)
-        if outcome.status not in (Status.DONE, Status.NOTHING):
-            raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
-        _rest(run, began + times.after - time.time())
+        seconds = self._enact(self.initial, decision)
+        corrections = 0
+        if corrects:
+            decision, corrections = self._corrected(decision, began)
+        else:
+            _rest(run, began + times.after - time.time())
         samples = self.timeline.points(began - times.window, time.time())
         duty = duty_of(snapshot, load, self.rules)
-        return self._judge(load, duty, decision, outcome.seconds, samples, began)
+        return replace(self._judge(load, duty, decision, seconds, samples, began), corrections=corrections)
+
+    def _measure(self) -> tuple[Load, Snapshot]:
+        self.run.monitor.restart(time.time())
+        _rest(self.run, self.times.window + self.run.settings.sample_seconds)
+        snapshot = self._snapshot()
+        return measured_load(snapshot, on_demand=True), snapshot
+
+    def _decided(self, answer: StrategyAnswer) -> Decision:
+        """A strategy that finds nothing to do is measured too: everything stays as it is."""
+        if isinstance(answer, DoesNotFit):
+            raise RuntimeError(f"{answer.strategy}: {answer.reason}")
+        return answer if isinstance(answer, Decision) else Decision(answer.strategy, self.initial, (), answer.reason)
+
+    def _enact(self, before: Placement, decision: Decision) -> float:
+        outcome = self.run.changes.carry_out(Plan(diff(before, decision.placement), decision.reason))
+        if outcome.status not in (Status.DONE, Status.NOTHING):
+            raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
+        return outcome.seconds
+
+    def _corrected(self, decision: Decision, began: float) -> tuple[Decision, int]:
+        """The placement that is kept in the end, and how many corrections led to it. Each is measured as the operation
+        itself is, from when what was on its way has left."""
+        trials: list[Trial] = []
+        changed = began
+        while True:
+            _rest(self.run, changed + self.times.after - self.times.window - time.time())
+            load, _ = self._measure()
+            samples = self.timeline.points(began - self.times.window, time.time())
+            after = measured_of(samples, began, self.times).after
+            trials.append(Trial.of(self.initial, decision.placement, after))
+            answer = correct(load, trials, self.rules, decision.memory or EMPTY)
+            if not isinstance(answer, Decision) or len(trials) > MOST + 1:
+                return decision, len(trials) - 1
+            changed = time.time()
+            self._enact(decision.placement, answer)
+            decision = answer
 
     def _snapshot(self) -> Snapshot:
         """An operator may just have a batch under way that takes long: it is measured a little later."""
@@ -183,12 +228,12 @@ class _Operation:
         names = [operator.name for operator in load.operators]
         before = [self.initial.total(name) for name in names]
         now = [decision.placement.total(name) for name in names]
-        pipes = Pipes.of(load, service_rates(load, before, self.rules))
+        pipes = service(load, self.initial)
         added = sum(now) - sum(before)
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
             measured=measured_of(samples, began, self.times),
-            predicted=flow(pipes, now).throughput,
+            predicted=expected(decision, flow(pipes, now).throughput),
             best=reference.throughput,
             new=tuple(
                 name for name, old, new in zip(names, before, now, strict=True) for _ in range(max(new - old, 0))
@@ -207,14 +252,11 @@ def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times)
     return throughput_change([sample for sample in timeline if sample.at <= end], began, times.window)
 
 
-def service_rates(load: Load, instances: Sequence[int], rules: Rules) -> list[float]:
-    """Rows a second of one instance, as measured: a congested operator shows what it can do, the others have a capacity
-    (busy time, less what micro-batches cost)."""
-    rates = []
-    for one, full, count in zip(load.operators, congested(load, rules), instances, strict=True):
-        could = None if full else one.capacity
-        rates.append(max(could or 0.0, one.processing) / count)
-    return rates
+def expected(decision: Decision, modelled: float) -> float:
+    """What a decision itself expects, where its strategy predicts with the fluid model; else what the model gives."""
+    if decision.strategy in (GAIN, ORACLE) and decision.projected is not None:
+        return decision.projected.throughput
+    return modelled
 
 
 def duty_of(snapshot: Snapshot, load: Load, rules: Rules) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from results import RESULTS
+from results import RESULTS, Bar
+from stela_oracle import ORACLE, judged
 from stela_runs import Result
 
 Say = Callable[[str], None]
@@ -15,6 +16,38 @@ def at_zero(found: Result) -> float:
     return found.measured.time_at_zero
 
 
+def after_of(found: Result) -> float:
+    return found.measured.after
+
+
+def oracle_bars(name: str, results: Mapping[str, Sequence[Result]], least: Mapping[str, float]) -> list[Bar]:
+    """What these strategies reached, over what the best assignment reached when it was carried out; medians."""
+    if ORACLE not in results:
+        return []
+    top = middle(results[ORACLE], after_of)
+    return [
+        Bar(f"{name}, {chosen}: after / oracle, both measured", middle(results[chosen], after_of) / top, bound, False)
+        for chosen, bound in least.items()
+        if chosen in results
+    ]
+
+
+def prediction_bars(results: Iterable[Result], say: Say) -> list[Bar]:
+    """Predicted throughput against what was measured, over all operations of the campaign."""
+    pairs = [(one.predicted, one.measured.after) for one in results]
+    if len(pairs) < 2:
+        return []
+    found = judged(pairs)
+    say(
+        f"Predicted against measured throughput, {found.operations} operations: median error "
+        f"{found.median_error:.1%}, R2 {found.r2:.3f}.\n"
+    )
+    return [
+        Bar("predicted throughput: median error over all operations", found.median_error, 0.1, at_most=True),
+        Bar("predicted throughput: R2 over all operations", found.r2, 0.95, at_most=False),
+    ]
+
+
 def middle(results: Sequence[Result], get: Callable[[Result], float | None]) -> float:
     values = [value for one in results if (value := get(one)) is not None]
     return statistics.median(values) if values else float("nan")
@@ -22,10 +55,12 @@ def middle(results: Sequence[Result], get: Callable[[Result], float | None]) -> 
 
 def table(results: Mapping[str, Sequence[Result]], say: Say) -> None:
     say(
-        "| strategy | before, rows/s | after, rows/s (from - to) | gain | new instances | predicted | best | duty "
-        "| converged, s (paper / thesis / settled) | s at zero | s below 90% | operation, s |"
+        "| strategy | before, rows/s | after, rows/s (from - to) | gain | of the oracle's | new instances "
+        "| corrections | predicted | best | duty | converged, s (paper / thesis / settled) | s at zero "
+        "| s below 90% | operation, s |"
     )
-    say("| --- |" + " --- |" * 11)
+    say("| --- |" + " --- |" * 13)
+    oracle = middle(results.get(ORACLE, ()), after_of)
     for name, found in results.items():
         after = sorted(one.measured.after for one in found)
         converged = [
@@ -37,7 +72,8 @@ def table(results: Mapping[str, Sequence[Result]], say: Say) -> None:
             f"| {name} | {middle(found, lambda one: one.measured.before):,.0f} "
             f"| {statistics.median(after):,.0f} ({after[0]:,.0f} - {after[-1]:,.0f}) "
             f"| {middle(found, lambda one: one.measured.after / one.measured.before - 1):+.0%} "
-            f"| {len(found[0].new)} | {middle(found, lambda one: one.predicted):,.0f} "
+            f"| {middle(found, after_of) / oracle:.2f} | {len(found[0].new)} "
+            f"| {middle(found, lambda one: one.corrections):.0f} | {middle(found, lambda one: one.predicted):,.0f} "
             f"| {middle(found, lambda one: one.best):,.0f} | {middle(found, lambda one: one.duty):.2f} "
             f"| {' / '.join(f'{one:.0f}' for one in converged)} | {middle(found, at_zero):.0f} "
             f"| {middle(found, lambda one: one.measured.time_below):.0f} "

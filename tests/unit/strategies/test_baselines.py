@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from loads import CLUSTER, load, machine, placed
 
-from penstock.cluster.model import Cluster
+from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.strategies.baselines.migration import Migration
+from penstock.strategies.baselines.neighbours import neighbour_pairs
 from penstock.strategies.baselines.priorities import PRIORITIES
 from penstock.strategies.baselines.storm import scale_in, scale_out
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
@@ -50,14 +53,55 @@ def test_alternatives_move_existing_instances_of_the_most_important_operators() 
     assert all(decision.placement.total(one.name) == 2 for one in GRAPH.operators)
 
 
-def test_link_load_brings_neighbours_together() -> None:
-    before = placed(GRAPH, 2)
-    decision = Migration("most_link_load").scale_out(GRAPH, before, CLUSTER, [machine("n"), machine("o")])
+A0, A1, B0, B1 = CLUSTER.slots
+#: s and a are on machine a; b, t and u are on machine b.
+APART = Placement({"s": {A0: 2}, "a": {A1: 2}, "b": {B0: 2}, "t": {B1: 2}, "u": {B0: 2}})
+
+
+def test_least_link_load_brings_neighbours_together_and_most_brings_them_apart() -> None:
+    """One machine more, five instances move. u is first by least link load; s, its only neighbour, comes after it, and
+    then a, the other neighbour of s."""
+    least = Migration("least_link_load").scale_out(GRAPH, APART, CLUSTER, [machine("n")])
+    assert isinstance(least, Decision)
+    assert [step.operator for step in least.steps] == ["u", "u", "s", "s", "a"]
+    # b is first by most link load. Every s that goes leaves two a behind and meets nobody: apart.
+    most = Migration("most_link_load").scale_out(GRAPH, APART, CLUSTER, [machine("n")])
+    assert isinstance(most, Decision)
+    assert [step.operator for step in most.steps][:3] == ["b", "b", "s"]
+    assert neighbour_pairs(GRAPH, most.placement) < neighbour_pairs(GRAPH, APART)
+    assert neighbour_pairs(GRAPH, most.placement) < neighbour_pairs(GRAPH, least.placement)
+
+
+@pytest.mark.parametrize(("name", "better"), [("least_link_load", max), ("most_link_load", min)])
+def test_each_move_by_link_load_is_the_one_with_the_most_or_fewest_neighbours(name: str, better) -> None:
+    """Every move after the first of a machine, beside all others that were possible then."""
+    new = [machine("n"), machine("o")]
+    decision = Migration(name).scale_out(GRAPH, placed(GRAPH, 3), CLUSTER, new)
     assert isinstance(decision, Decision)
-    # b's two go one to each; then t's find a b on both.
-    assert [(step.operator, step.to.machine) for step in decision.steps[:4]] == [
-        ("b", "n"), ("b", "o"), ("t", "n"), ("t", "o"),
-    ]  # fmt: skip
+    now, begun = placed(GRAPH, 3), set[str]()
+    room = Counter({one.name: len(decision.steps) // 2 for one in new})
+    for step in decision.steps:
+        assert step.origin is not None and step.to is not None
+        tried = {
+            (one.name, slot.machine, target.name): neighbour_pairs(GRAPH, moved(now, one.name, slot, target.slots[0]))
+            for one in GRAPH.operators
+            for slot in now.of(one.name)
+            for target in new
+            if slot.machine in "ab" and room[target.name]
+        }
+        now = moved(now, step.operator, step.origin, step.to)
+        if len(begun) == 2:
+            assert neighbour_pairs(GRAPH, now) == better(tried.values())
+        begun.add(step.to.machine)
+        room[step.to.machine] -= 1
+    assert now.instances == decision.placement.instances
+
+
+def moved(placement: Placement, operator: str, origin: Slot, to: Slot) -> Placement:
+    counts = Counter(dict(placement.of(operator)))
+    counts[origin] -= 1
+    counts[to] += 1
+    return Placement({**placement.instances, operator: {slot: count for slot, count in counts.items() if count}})
 
 
 def test_storm_deals_everything_out_again_and_adds_nothing() -> None:

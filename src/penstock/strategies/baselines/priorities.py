@@ -6,6 +6,7 @@ Each is a function from the load to one number an operator; the lowest comes fir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 
 from penstock.strategies.load import Load
 
@@ -61,12 +62,23 @@ def _hops(before: Sequence[Sequence[int]], order: Iterable[int]) -> list[float]:
     return hops
 
 
-#: Name, priority, and whether neighbours are brought together on one machine.
-PRIORITIES: Mapping[str, tuple[Priority, bool]] = {
-    "nearest_to_source": (hops_from_source, False),
-    "nearest_to_sink": (hops_to_sink, False),
-    "most_descendants": (most_descendants, False),
-    "centrality": (most_streams, False),
-    "least_link_load": (least_link_load, True),
-    "most_link_load": (most_link_load, True),
+class Neighbours(Enum):
+    """What becomes of instances of adjacent operators."""
+
+    #: Nobody looks at them.
+    ANYWHERE = 0
+    #: As many pairs of them as possible are on the same machine.
+    TOGETHER = 1
+    #: The reverse.
+    APART = -1
+
+
+#: Name, priority, and what becomes of neighbours.
+PRIORITIES: Mapping[str, tuple[Priority, Neighbours]] = {
+    "nearest_to_source": (hops_from_source, Neighbours.ANYWHERE),
+    "nearest_to_sink": (hops_to_sink, Neighbours.ANYWHERE),
+    "most_descendants": (most_descendants, Neighbours.ANYWHERE),
+    "centrality": (most_streams, Neighbours.ANYWHERE),
+    "least_link_load": (least_link_load, Neighbours.TOGETHER),
+    "most_link_load": (most_link_load, Neighbours.APART),
 }
