@@ -45,6 +45,7 @@ def answer_of(
         decision=answer_as_json(found),
         note=note,
         reverts=reverts,
+        memory=found.memory,
     )
 
 

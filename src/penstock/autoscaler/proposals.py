@@ -10,6 +10,7 @@ from typing import Any
 from penstock.cluster.model import Placement
 from penstock.errors import PenstockError
 from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
+from penstock.strategies.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Proposal:
     before: Placement | None = None
     #: The operations of earlier decisions that the plan takes back.
     reverts: tuple[int, ...] = ()
+    #: What the strategy wants to be handed at its next decision, once this one was carried out; None if nothing.
+    memory: Memory | None = field(default=None, repr=False)
     #: Whether the plan undoes a harmful decision. Guards that only keep changes apart let such a plan pass.
     undo: bool = False
 

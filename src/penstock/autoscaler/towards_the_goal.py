@@ -13,7 +13,7 @@ from penstock.autoscaler.expectation import Expectation
 from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
 from penstock.autoscaler.lessons import at_their_limit
 from penstock.autoscaler.measured_load import bare_load
-from penstock.autoscaler.policy import Coming, View
+from penstock.autoscaler.policy import Coming, Fate, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
@@ -22,7 +22,8 @@ from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.strategies.decision import Decision
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.chains import chains_of
-from penstock.strategies.registry import Strategy
+from penstock.strategies.memory import EMPTY, Memory
+from penstock.strategies.registry import Gain, Strategy
 from penstock.strategies.rules import Rules
 
 #: What brings less than this share of the throughput is not worth a change.
@@ -107,7 +108,11 @@ def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: R
     if isinstance(coming, Nothing):
         return coming
     rates = load if strategy.needs_rates else bare_load(view.snapshot)
-    found = strategy.scale_out(rates, view.snapshot.placement, coming.cluster, coming.machines, rules)
+    if isinstance(strategy, Gain):
+        placement, memory = view.snapshot.placement, _memory(view)
+        found = strategy.scale_out(rates, placement, coming.cluster, coming.machines, rules, memory)
+    else:
+        found = strategy.scale_out(rates, view.snapshot.placement, coming.cluster, coming.machines, rules)
     if isinstance(found, Decision):
         slow = too_slow(view.snapshot, load, rules)
         new = {step.operator for step in found.steps if step.origin is None}
@@ -134,6 +139,13 @@ def _cores(view: View, load: Load, coming: Coming, why: str) -> Proposal | None:
     )
 
 
+def _memory(view: View) -> Memory:
+    """The rates that `gain` has learned. What was added is left out: `steps.py` takes it back, for all strategies."""
+    kept = (one.proposal.memory for one in reversed(view.history) if one.fate is Fate.DONE)
+    found = next((memory for memory in kept if memory is not None), EMPTY)
+    return replace(found, added=())
+
+
 # Less
 
 
@@ -146,7 +158,10 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     if steps and not _enough(view, load, placement):
         steps, placement = [], snapshot.placement
     rates = load if strategy.needs_rates else bare_load(snapshot)
-    found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
+    if isinstance(strategy, Gain):
+        found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))
+    else:
+        found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
     return answer_of(found, view, wanted.reason, view.machines, reverts=tuple(step.operation for step in steps))
 
 

@@ -258,3 +258,17 @@ def test_a_proposal_says_what_it_expects() -> None:
     assert said["throughput", ""] > 200
     assert 0 < said["utilisation", "work"] <= 1
     assert Verdict.PENDING.judged is False
+
+
+def test_gain_is_handed_the_rates_that_it_has_learned() -> None:
+    slow = seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 390.0)
+    first = answer(view(slow, Goal(throughput=390.0)), "gain")
+    assert isinstance(first, Proposal)
+    assert first.memory is not None
+    done = decided(1, slow, *first.plan.actions, memory=replace(first.memory, rates={"work": 77.0}))
+    where = apply_to_cluster(ONE, first.plan.actions)
+    after_it = seen(apply(slow.placement, first.plan.actions), where, SPEEDS | {"work": 60.0}, 2000.0)
+    again = answer(view(after_it, Goal(throughput=2000.0), history=(done,)), "gain")
+    assert isinstance(again, Proposal)
+    assert again.memory is not None
+    assert again.memory.rates["work"] in (60.0, 77.0)
