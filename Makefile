@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path soak
+.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path scenarios soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -50,6 +50,11 @@ bench-live: $(TOOLS)
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED} $${SEEDS:+--seeds $$SEEDS} \
 	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS}
+
+# The controller on a fluid cluster in virtual time: days of load in seconds, a table of what held (ONLY=step-up,noise:
+# those; PLOTS=folder: a plot of each; TRACE=1: what happened in each). `make test` runs the same scenarios.
+scenarios: $(TOOLS)
+	@$(PYTHON) tests/scenarios/run_scenarios.py $${ONLY:+--only "$$ONLY"} $${PLOTS:+--plots "$$PLOTS"} $${TRACE:+--trace}
 
 # A steady load with a change every minute: what grows? An hour, which is five rounds (ROUNDS=1: 12 minutes, without bars
 # for growth; MINUTES=5 is shorter still). Table and plot go to benchmarks/results.

@@ -169,8 +169,9 @@ ERRORS: Mapping[str, str] = {
     "INCOMPLETE_SNAPSHOT": "A strategy cannot decide yet, because too little has been measured.",
     "UNKNOWN_STRATEGY": "There is no scaling strategy (policy) of this name.",
     "POLICY_FAILED": "A policy raised an error, or answered with something that is neither a proposal nor `Nothing`.",
+    "GUARD_FAILED": "A guard raised an error, or answered with something that is neither a text nor a proposal.",
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
-    "BAD_GOAL": "The goal of a topology that scales by itself is empty, out of range, or does not fit the cluster.",
+    "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
     "BAD_MEMORY": "What was kept of a strategy's memory cannot be read.",
     # tests of users

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.autoscaler.guards import Guard
     from penstock.autoscaler.policy import Coming, Decided, Fate, Policy, View, view_of
     from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal, machines_fewer, machines_more
+    from penstock.autoscaler.records import Figures, Record, Verdict
+    from penstock.autoscaler.situation import Situation
     from penstock.cluster.model import Cluster, Machine, Placement, Slot
     from penstock.kinds import (
         BadRow,
@@ -46,6 +48,7 @@ __all__ = [
     "Coming",
     "Decided",
     "Fate",
+    "Figures",
     "FileWriter",
     "Grow",
     "Guard",
@@ -67,10 +70,12 @@ __all__ = [
     "Prediction",
     "Proposal",
     "Range",
+    "Record",
     "Shrink",
     "Sink",
     "SinkKind",
     "SinkPlace",
+    "Situation",
     "Slot",
     "SlotSnapshot",
     "Snapshot",
@@ -82,6 +87,7 @@ __all__ = [
     "StreamSnapshot",
     "TopologyDefinition",
     "Unit",
+    "Verdict",
     "View",
     "Wanted",
     "deal_tasks",
@@ -95,6 +101,8 @@ _GOALS = "penstock.autoscaler.goals"
 _GUARDS = "penstock.autoscaler.guards"
 _POLICY = "penstock.autoscaler.policy"
 _PROPOSALS = "penstock.autoscaler.proposals"
+_RECORDS = "penstock.autoscaler.records"
+_SITUATION = "penstock.autoscaler.situation"
 _MODEL = "penstock.cluster.model"
 _KINDS = "penstock.kinds"
 _SNAPSHOT = "penstock.monitor.snapshot"
@@ -115,6 +123,10 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "Prediction": (_PROPOSALS, "What a proposal expects of a metric after its plan was carried out."),
         "Decided": (_POLICY, "An earlier proposal of the policy, and what became of it: `View.history`."),
         "Fate": (_POLICY, "What became of a proposal: waiting, running, done, rolled back, refused, ..."),
+        "Situation": (_SITUATION, "What the sinks measured, what is offered, what waits: `View.situation`."),
+        "Record": (_RECORDS, "What a decision expected, what was measured, and the verdict: `Decided.record`."),
+        "Figures": (_RECORDS, "What was measured before or after a decision."),
+        "Verdict": (_RECORDS, "What a decision turned out to be: as expected, less, none, harmful, ..."),
         "Coming": (_POLICY, "The machines that could come, and the cluster that they would come to."),
         "Grow": (_GOALS, "A request for more machines: `View.request`."),
         "Shrink": (_GOALS, "A request for fewer machines: `View.request`."),
@@ -127,7 +139,10 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "StreamLoad": (_LOAD, "The rate of one stream."),
     },
     "A guard": {
-        "Guard": (_GUARDS, "A function of a proposal and a view that answers with a reason against it, or with ''."),
+        "Guard": (
+            _GUARDS,
+            "A function of a proposal and a view: it answers with a reason against it, '', or another proposal.",
+        ),
         "machines_more": (_PROPOSALS, "How many machines a plan adds."),
         "machines_fewer": (_PROPOSALS, "How many machines a plan removes."),
     },

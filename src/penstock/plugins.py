@@ -100,6 +100,12 @@ def find(group: str, name: str) -> Any:
         raise failed(group, name, problem) from problem
 
 
+def check_loadable(strategy: str, mapping: str) -> None:
+    """Refuse a strategy or mapping that cannot be loaded, before anything is started with it."""
+    for group, name in ((POLICIES, strategy), (MAPPINGS, mapping)):
+        find(group, name)
+
+
 def build(group: str, name: str) -> Any:
     """Call the class or function that is registered under a name, without arguments, and return the result."""
     maker: Callable[[], Any] = find(group, name)

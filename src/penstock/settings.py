@@ -9,239 +9,239 @@ from typing import Any
 
 from penstock import plugins
 from penstock.errors import PenstockError
-
-
-def _setting(
-    default: Any,
-    meaning: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    group: str = "",
-) -> Any:
-    """One setting. If its value is the name of a policy or a mapping, `group` is the entry point group of those."""
-    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices, "group": group}
-    return dataclasses.field(default=default, metadata=metadata)
+from penstock.freeze import freeze_windows
+from penstock.setting import check, read, setting, type_of
 
 
 @dataclass(frozen=True)
 class Settings:
     """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
 
-    batch_interval: float = _setting(
+    batch_interval: float = setting(
         0.5,
         "Seconds that a micro-batch should take under load. Penstock limits the rows of a batch to stay near this.",
         low=0.05,
         high=600,
     )
-    batch_interval_most: float = _setting(
+    batch_interval_most: float = setting(
         3.0,
         "Seconds that a micro-batch may take at most when rows come faster than the operator handles them: longer "
         "batches have less overhead. With a value that is not above batch_interval, batches do not grow.",
         low=0.0,
         high=600,
     )
-    batch_linger: float = _setting(
+    batch_linger: float = setting(
         0.1,
         "Seconds between the starts of two micro-batches of an operator that is not busy. A smaller value gives a "
         "lower latency, a larger value leaves more processor time to other operators.",
         low=0.0,
         high=60,
     )
-    batch_rows: int = _setting(1_000_000, "The most rows in one micro-batch of an operator.", low=1)
-    batch_bytes: int = _setting(128 << 20, "The most bytes in one micro-batch of an operator.", low=1024)
-    backlog_rows: int = _setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
-    backlog_bytes: int = _setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
-    backlog_policy: str = _setting(
+    batch_rows: int = setting(1_000_000, "The most rows in one micro-batch of an operator.", low=1)
+    batch_bytes: int = setting(128 << 20, "The most bytes in one micro-batch of an operator.", low=1024)
+    backlog_rows: int = setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
+    backlog_bytes: int = setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
+    backlog_policy: str = setting(
         "throttle",
         "What happens when backlog_rows or backlog_bytes is reached: throttle makes the operators before it wait, up "
         "to the sources; spill lets the backlog grow.",
         choices=("throttle", "spill"),
     )
-    chaining: str = _setting(
+    chaining: str = setting(
         "on",
         "Whether neighbouring operators with the same instances on the same slots run as one chain, without a channel "
-        "between them. A topology that scales by itself runs without chains.",
+        "between them. A chain is taken apart for an operator that needs other instances.",
         choices=("on", "off"),
     )
-    latency: float = _setting(
+    latency: float = setting(
         0.05,
         "Seconds from source to sink that Penstock aims at where bundles stand and nothing is congested: shorter costs "
         "more of the processor, longer leaves more of it to others.",
         low=0.001,
         high=60,
     )
-    latency_cores: float = _setting(
+    latency_cores: float = setting(
         0.5,
         "How much of a core the driver may use before Penstock gives the aimed-at latency up: above it, batches of all "
         "operators get longer until the driver uses less.",
         low=0.01,
         high=1024,
     )
-    turn_seconds: float = _setting(
+    turn_seconds: float = setting(
         600.0, "Seconds that the Spark task of a bundle stands before another takes its place.", low=1, high=86_400
     )
-    file_seconds: float = _setting(
+    file_seconds: float = setting(
         2.0,
         "Seconds of rows that one file of a Parquet sink holds, where bundles stand: shorter shows rows sooner, longer "
         "makes fewer and larger files.",
         low=0.01,
         high=3600,
     )
-    file_rows: int = _setting(
+    file_rows: int = setting(
         1_000_000, "Rows that one file of a Parquet sink holds at most, where bundles stand.", low=1, high=1_000_000_000
     )
-    bundles: str = _setting(
+    bundles: str = setting(
         "standing",
         "How rows reach the bundles of Arrow operators: bundles stand and take rows within milliseconds (standing), or "
         "rows wait for micro-batches of Spark (batches, which will go).",
         choices=("batches", "standing"),
     )
-    shuffle: str = _setting(
+    shuffle: str = setting(
         "exchange",
         "How the rows of a key reach the task of a keyed operator that holds its state: through Spark's shuffle "
         "(exchange), or the task reads them itself, by hashes that are written beside the rows (none). See "
         "docs/design/0024.",
         choices=("exchange", "none"),
     )
-    catalog: str = _setting(
+    catalog: str = setting(
         "", "URL of the catalog (postgresql://...). If empty, the catalog is an SQLite file in the state folder."
     )
-    catalog_durability: str = _setting(
+    catalog_durability: str = setting(
         "process",
         "What the SQLite catalog survives without losing a published batch: the end of the process (process), or a "
         "power cut as well (power). Spark does not sync its own checkpoint files to the disk.",
         choices=("process", "power"),
     )
-    segments: str = _setting(
+    segments: str = setting(
         "",
         "Where segments are: a folder or pyarrow file-system URI that all machines see. If empty, they are in the "
         "state folder. Several topologies can share it: each has a folder of its own there.",
     )
-    checkpoints: str = _setting(
+    checkpoints: str = setting(
         "",
         "Where Spark's checkpoints are: a folder or URI that all machines see. If empty, they are in the state folder. "
         "Several topologies can share it: each has a folder of its own there.",
     )
-    segment_compression: str = _setting(
+    segment_compression: str = setting(
         "none",
         "Compression of segments. Segments without compression (none) are mapped into memory without a copy.",
         choices=("none", "lz4", "zstd"),
     )
-    slot_cores: int = _setting(1, "Cores of a slot: the most processes that a bundle may use there.", low=1, high=1024)
-    slot_instances: int = _setting(
+    slot_cores: int = setting(1, "Cores of a slot: the most processes that a bundle may use there.", low=1, high=1024)
+    slot_instances: int = setting(
         128, "The most instances that all operators together may have on one slot.", low=1, high=100_000
     )
-    slot_memory_mb: int = _setting(1024, "Memory of a slot's executor in MB (standalone clusters).", low=512)
-    driver_memory_mb: int = _setting(1024, "Memory of the Spark driver in MB.", low=512)
-    locality_wait: float = _setting(
+    slot_memory_mb: int = setting(1024, "Memory of a slot's executor in MB (standalone clusters).", low=512)
+    driver_memory_mb: int = setting(1024, "Memory of the Spark driver in MB.", low=512)
+    locality_wait: float = setting(
         30.0, "Seconds that Spark waits for the slot that the placement names before it runs a bundle elsewhere.", low=0
     )
-    state_store: str = _setting("rocksdb", "Spark's state store for keyed operators.", choices=("rocksdb", "memory"))
-    task_retries: int = _setting(
+    state_store: str = setting("rocksdb", "Spark's state store for keyed operators.", choices=("rocksdb", "memory"))
+    task_retries: int = setting(
         4,
         "How often in all Spark may try to run the same bundle; if the last try fails too, the topology ends.",
         low=1,
         high=100,
     )
-    placement: str = _setting(
+    placement: str = setting(
         "auto",
         "auto runs bundles on the slots of the placement; unplaced uses only public interfaces of Spark, which then "
         "chooses where bundles run.",
         choices=("auto", "unplaced"),
     )
-    drain_seconds: float = _setting(
+    drain_seconds: float = setting(
         60.0, "Seconds that a stop waits until rows on their way have reached the sinks.", low=0
     )
-    cluster_timeout: float = _setting(90.0, "Seconds that a cluster may take to start.", low=1)
-    change_seconds: float = _setting(
+    cluster_timeout: float = setting(90.0, "Seconds that a cluster may take to start.", low=1)
+    change_seconds: float = setting(
         120.0,
         "Seconds that a change of placement may take until Spark is seen to run it. A change that takes longer is "
         "rolled back.",
         low=1,
     )
-    query_restarts: int = _setting(
+    query_restarts: int = setting(
         5,
         "How often in ten minutes Penstock restarts an operator whose query Spark ended because executors were lost.",
         low=0,
         high=1000,
     )
-    retention_seconds: float = _setting(
+    retention_seconds: float = setting(
         2.0, "Seconds between two sweeps. A sweep deletes the segments that all their readers have read.", low=0.1
     )
-    mapping: str = _setting(
+    mapping: str = setting(
         "chained",
         "The mapping that says on which slot instances start, and to which slot new ones go if the request names none. "
         "chained is round_robin, but puts operators that can run as one chain on the same slots. See docs/design/0021.",
         group=plugins.MAPPINGS,
     )
-    strategy: str = _setting(
+    strategy: str = setting(
         "stela",
         "The scaling strategy (policy) that decides if a command names none. See docs/design/0008.",
         group=plugins.POLICIES,
     )
-    stela_alpha: float = _setting(
+    stela_alpha: float = setting(
         1.2,
         "An operator is congested when its input rate is higher than this many times its processing rate.",
         low=0.01,
     )
-    stela_capacity_alpha: float = _setting(
+    stela_capacity_alpha: float = setting(
         1.05,
         "The same for the strategy stela_capacity, which compares the input rate with the rate that the operator could "
         "reach.",
         low=0.01,
         high=1e6,
     )
-    cooldown_seconds: float = _setting(
+    cooldown_seconds: float = setting(
         120.0, "Seconds after a scaling operation during which a controller starts no other.", low=0
     )
-    scaling_attempts: int = _setting(
+    changes_per_hour: int = setting(
+        12,
+        "The most changes that a controller makes within an hour. Undoing a harmful change is always allowed.",
+        low=1,
+        high=3600,
+    )
+    freeze: str = setting(
+        "",
+        "Times at which a controller changes nothing, by the driver's clock: Mon-Fri 08:00-09:30; 23:00-01:00. If "
+        "empty, there are none.",
+    )
+    scaling_attempts: int = setting(
         2,
         "How often a scaling operation may be tried: an operation that a fault ended is rolled back and tried again.",
         low=1,
         high=100,
     )
-    measure_seconds: float = _setting(
+    measure_seconds: float = setting(
         60.0, "Seconds before and after a scaling operation over which the throughput is compared.", low=1, high=3600
     )
-    control: str = _setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
-    control_host: str = _setting(
+    control: str = setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
+    control_host: str = setting(
         "127.0.0.1",
         "Address that the control interface listens on. With an address that is not loopback, other computers can "
         "reach it, with the token and without encryption.",
     )
-    control_port: int = _setting(0, "Port of the control interface; 0 takes any free port.", low=0, high=65535)
-    monitoring: str = _setting("on", "Whether operators are measured for decisions and history.", choices=("on", "off"))
-    sample_seconds: float = _setting(
+    control_port: int = setting(0, "Port of the control interface; 0 takes any free port.", low=0, high=65535)
+    monitoring: str = setting("on", "Whether operators are measured for decisions and history.", choices=("on", "off"))
+    sample_seconds: float = setting(
         10.0, "Seconds of a sampling interval: rates are measured and stored interval by interval.", low=0.1, high=600
     )
-    window_samples: int = _setting(
+    window_samples: int = setting(
         20, "Sampling intervals in the sliding window that decisions are made on.", low=1, high=10_000
     )
-    window_least_samples: int = _setting(
+    window_least_samples: int = setting(
         3,
         "Sampling intervals that a window must cover, since the start or the last change, before a controller decides "
         "on it.",
         low=1,
         high=10_000,
     )
-    statistics: str = _setting(
+    statistics: str = setting(
         "", "URL of the statistics store (postgresql://...). If empty, the store is an SQLite file in the state folder."
     )
-    statistics_samples_hours: float = _setting(
+    statistics_samples_hours: float = setting(
         2.0, "Hours for which statistics are kept with a value for every sampling interval.", low=0.1
     )
-    statistics_minutes_hours: float = _setting(
+    statistics_minutes_hours: float = setting(
         24.0, "Hours for which statistics are kept with a value for every minute.", low=1
     )
-    statistics_days: float = _setting(
+    statistics_days: float = setting(
         30.0, "Days for which events, and statistics with a value for every ten minutes, are kept.", low=0.1
     )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            _check(field, getattr(self, field.name))
+            check(field, getattr(self, field.name))
+        freeze_windows(self.freeze)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:
@@ -251,43 +251,7 @@ class Settings:
             if name not in fields:
                 known = ", ".join(sorted(fields))
                 raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', f"There are: {known}.")
-        return Settings(**{name: _read(fields[name], value) for name, value in values.items()})
-
-
-#: What a setting of each type must be, in the words of an error.
-_TYPES: Mapping[type, str] = {float: "a number", int: "a whole number", str: "a text"}
-
-
-def _type_of(field: dataclasses.Field[Any]) -> type:
-    return type(field.default)
-
-
-def _read(field: dataclasses.Field[Any], value: Any) -> Any:
-    if not isinstance(value, str) or _type_of(field) is str:
-        return value
-    try:
-        return _type_of(field)(value)
-    except ValueError:
-        return value  # _check names the mistake
-
-
-def _check(field: dataclasses.Field[Any], value: Any) -> None:
-    wanted = _type_of(field)
-    right = isinstance(value, int | float) if wanted is float else isinstance(value, wanted)
-    low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
-    if not right or isinstance(value, bool):
-        problem = f"must be {_TYPES[wanted]}"
-    elif choices and value not in choices:
-        problem = f"must be one of {', '.join(choices)}"
-    elif low is not None and not value >= low:
-        problem = f"must be at least {low}"
-    elif high is not None and not value <= high:
-        problem = f"must be at most {high}"
-    else:
-        if group := field.metadata["group"]:
-            plugins.require(group, value)
-        return
-    raise PenstockError("BAD_SETTING", f"{field.name}={value!r} {problem}.", field.metadata["meaning"])
+        return Settings(**{name: read(fields[name], value) for name, value in values.items()})
 
 
 def reference() -> list[dict[str, str]]:
@@ -302,7 +266,7 @@ def reference() -> list[dict[str, str]]:
         rows.append(
             {
                 "name": field.name,
-                "type": _type_of(field).__name__,
+                "type": type_of(field).__name__,
                 "default": str(field.default) if field.default != "" else "(empty)",
                 "range": ", ".join(choices) if choices else ", ".join(bounds),
                 "meaning": field.metadata["meaning"],

@@ -15,6 +15,7 @@ from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.monitor import statistics_tables as tables
 from penstock.monitor.counts import Counts
+from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
 from penstock.monitor.latency import LatencySketch
@@ -419,3 +420,80 @@ def test_placement_may_name_what_did_not_run(store: StatisticsStore) -> None:
     counts.add(sample("split", T0 + 1))
     store.write(counts.unwritten(T0 + 10, last=True), DEFINITION, Placement({}))
     assert ask(store, "instances", operator="split")[0].values["instances"] == [0]
+
+
+# Decisions
+
+
+def decision(second: float, verdict: str = "pending", number: int = 0, **record: object) -> KeptDecision:
+    return KeptDecision(T0 + second, verdict, {"strategy": "stela", **record}, number)
+
+
+def test_decisions_are_kept_and_get_their_verdict_later(store: StatisticsStore, open_store: Open) -> None:
+    log = DecisionLog(store)
+    first, second = log.enter(decision(1, why="\0")), log.enter(decision(2))
+    assert (first.id, second.id) == (1, 2)
+    assert log.flush() == 2
+    assert store.decisions() == [KeptDecision(first.time, "pending", {"strategy": "stela", "why": "\0"}, 1), second]
+    better = log.enter(decision(1, "as expected", first.id, why="it helped"))
+    assert log.flush() == 1
+    assert log.flush() == 0
+    assert open_store().decisions() == [better, second]
+    assert store.decisions(after=1) == [second]
+    assert store.decisions(limit=1) == [better]
+
+
+def test_decisions_go_on_where_an_earlier_run_ended(store: StatisticsStore, open_store: Open) -> None:
+    DecisionLog(store).enter(decision(1))
+    log = DecisionLog(store)
+    log.enter(decision(1, "none"))
+    log.flush()
+    later = DecisionLog(open_store())
+    assert later.enter(decision(2)).id == 2
+    assert [one.id for one in later.since(0)] == [1, 2]
+    assert [one.id for one in later.since(1)] == [2]
+
+
+def test_decisions_of_other_topologies_are_others_business(store: StatisticsStore, open_store: Open) -> None:
+    for one in (store, open_store("other")):
+        log = DecisionLog(one)
+        log.enter(decision(1))
+        log.flush()
+    assert [one.id for one in open_store("other").decisions()] == [1]
+
+
+def test_old_decisions_go_and_the_newest_stays(open_store: Open) -> None:
+    store = open_store(statistics_days=1)
+    log = DecisionLog(store)
+    for second in (0, 1, 2):
+        log.enter(decision(second))
+    log.flush()
+    store.keep_house(T0 + 2 * 24 * HOUR)
+    assert [one.id for one in store.decisions()] == [3]
+    assert DecisionLog(store).enter(decision(5)).id == 4
+
+
+def test_a_store_that_is_away_loses_no_decision(store: StatisticsStore) -> None:
+    class Away:
+        def __init__(self) -> None:
+            self.away = True
+
+        def last_decision(self) -> int:
+            return 0
+
+        def write_decisions(self, decisions: object) -> None:
+            if self.away:
+                raise ConnectionError("nobody there")
+            store.write_decisions(decisions)  # type: ignore[arg-type]
+
+        def decisions(self, after: int = 0, limit: int = 1000) -> list[KeptDecision]:
+            return store.decisions(after, limit)
+
+    there = Away()
+    log = DecisionLog(there)
+    log.enter(decision(1))
+    with pytest.raises(ConnectionError):
+        log.flush()
+    there.away = False
+    assert log.flush() == 1
+    assert len(store.decisions()) == 1

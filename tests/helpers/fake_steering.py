@@ -70,6 +70,45 @@ STATUS: Json = {
 }
 
 
+def figures(throughput: float, machines: int) -> Json:
+    known = {"throughput": throughput, "offered": 900.0, "backlog": 7, "trend": 0.0, "machines": machines}
+    return {**known, "utilisation": {"split": 0.9}, "instances": {"split": machines}}
+
+
+DECISIONS: list[Json] = [
+    {
+        "id": 1,
+        "time": 1000.0,
+        "action": "scale-out",
+        "change": "1 machine more",
+        "strategy": "stela",
+        "operation": 4,
+        "reasons": ["the throughput of 500 rows/s is below the goal of 900"],
+        "reverts": [],
+        "before": figures(500.0, 1),
+        "expected": [{"metric": "throughput", "value": 900.0, "subject": ""}],
+        "measured": figures(480.0, 2),
+        "verdict": "none",
+        "why": "500 rows/s before, 480 after, 900 expected",
+    },
+    {
+        "id": 2,
+        "time": 1200.0,
+        "action": "scale-in",
+        "change": "1 machine fewer",
+        "strategy": "stela",
+        "operation": 5,
+        "reasons": [],
+        "reverts": [4],
+        "before": figures(480.0, 2),
+        "expected": [],
+        "measured": None,
+        "verdict": "pending",
+        "why": "",
+    },
+]
+
+
 class FakeSteering:
     """Refuses what a real one would refuse by looking at names; everything else is carried out at once."""
 
@@ -126,6 +165,10 @@ class FakeSteering:
         event = {"time": 1000.0, "kind": "started", "subject": "word_count", "reason": "3 operators run", "cause": ""}
         found = [{**event, "id": number, "fields": {}} for number in range(1, 4) if number > after][:limit]
         return {"events": found, "next": found[-1]["id"] if found else after}
+
+    def decisions(self, after: int = 0, limit: int = 1000) -> Json:
+        found = [one for one in DECISIONS if one["id"] > after][:limit]
+        return {"decisions": found, "next": found[-1]["id"] if found else after}
 
     def all_operations(self) -> Json:
         return {"operations": [one.as_json() for one in self.operations.all()]}

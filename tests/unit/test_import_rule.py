@@ -95,7 +95,9 @@ def cycle(edges: dict[str, set[str]]) -> list[str]:
 def test_nothing_but_the_engine_loads_spark_not_even_through_something_else() -> None:
     loading = {"penstock.__main__", *TRYING_OUT}
     names = [name for name in modules() if name.split(".")[1:2] != [WITH_SPARK] and name not in loading]
-    assert {"penstock.running", "penstock.api", "penstock.testing", "penstock.sources"} <= set(names)
+    assert {"penstock.running", "penstock.api", "penstock.testing", "penstock.sources", "penstock.simulator"} <= set(
+        names
+    )
     answer = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL.format(names=names)],
         capture_output=True,

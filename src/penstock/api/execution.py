@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.api.decisions import Propose
-from penstock.api.operations import Operation, Operations
+from penstock.api.operations import SOMEBODY, Operation, Operations
+from penstock.api.requested_records import RequestedRecords
 from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.autoscaler.effect import Effects, EndedOperation
 from penstock.autoscaler.policy import Fate
@@ -28,8 +29,10 @@ Json = dict[str, Any]
 class Execution:
     """The operations of one running topology. Any thread may ask for one; they are carried out one after the other."""
 
-    def __init__(self, run: RunningTopology) -> None:
+    def __init__(self, run: RunningTopology, records: RequestedRecords | None = None) -> None:
+        """`records` are those of decisions that a person asked for; None keeps none."""
         self._run = run
+        self._records = records
         self._changes = run.changes
         self._effects = Effects(run)
         self.operations = Operations(self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
@@ -43,15 +46,17 @@ class Execution:
             self._changes.cancel()  # again and again: a plan that is only being checked may begin later
             time.sleep(POLL)
         self._effects.close()
+        if self._records is not None:
+            self._records.close()
 
-    def submit(self, action: str, arguments: Mapping[str, Any], propose: Propose, who: str = "somebody") -> Json:
+    def submit(self, action: str, arguments: Mapping[str, Any], propose: Propose, who: str = SOMEBODY) -> Json:
         """Queue an operation; `who` asked for it. What cannot be done is refused with a named error."""
         event = self._run.happened(EventKind.REQUEST, f"{who} asked for this", action, fields=arguments)
         try:
             if self.operations.current is None:
                 # No operation is in the way: a plan that cannot run is refused here and now, not later in the queue.
                 self._changes.leads_to(propose().plan)
-            return self.operations.submit(action, arguments, propose, str(event.id)).as_json()
+            return self.operations.submit(action, arguments, propose, str(event.id), who).as_json()
         except PenstockError as refusal:
             self._refused(refusal, action, str(event.id))
             raise
@@ -78,6 +83,8 @@ class Execution:
             run.happened(EventKind.DECISION, proposal.plan.reason, operation.action, cause, fields)
         if not proposal.plan:
             return Outcome(proposal.plan, Status.NOTHING, proposal.plan.reason)
+        if self._records is not None and proposal.strategy and operation.who == SOMEBODY:
+            self._records.begin(operation.id, proposal)
         outcome = self._attempted(operation, proposal.plan)
         what = "; ".join(str(action) for action in outcome.plan.actions)
         text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
@@ -109,6 +116,8 @@ class Execution:
             self._effects.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)
             )
+        if self._records is not None:
+            self._records.ended(operation.id, operation.state, operation.reason)
         if operation.error is not None:
             self._refused(operation.error, operation.action, operation.cause)
 

@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from penstock import plugins
 from penstock.api.discovery import Entry
 from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
 from penstock.api.steering import Steering
-from penstock.autoscaler.goals import Goal, require_machines, settings_for
+from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 from penstock.running import Changes, RunningTopology
@@ -117,8 +118,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     With a goal the topology scales by itself, and each of the `guards` may veto a proposal. Penstock deletes what the
     state folder holds of the operators in `forget`."""
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
-    require_machines(goal, choice.kind)
-    wanted, definition = settings_for(goal, settings or Settings()), topology.definition()
+    wanted, definition = settings or Settings(), topology.definition()
+    plugins.check_loadable(wanted.strategy, wanted.mapping)
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         launched = starting.enter_context(

@@ -12,7 +12,8 @@ from penstock.autoscaler.guards import Guard, guards_for
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, policy
 from penstock.autoscaler.proposals import Proposal
-from penstock.clock import run_time
+from penstock.autoscaler.records import Record, kept
+from penstock.clock import run_time, shown
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
@@ -28,12 +29,13 @@ class SteeringHands:
         self._strategy = strategy
 
     def look(self, history: tuple[Decided, ...]) -> View:
-        all_of_them = self._steering.operations.all()
+        all_of_them, now = self._steering.operations.all(), run_time()
         return replace(
             self._steering.view(),
             goal=self._goal,
             history=history,
-            now=run_time(),
+            now=now,
+            wall=shown(now),
             under_way=next((one.action for one in all_of_them if not one.state.over), ""),
             last_ended=max((one.ended_at for one in all_of_them if one.ended_at is not None), default=None),
             paused=self._run.paused,
@@ -46,8 +48,11 @@ class SteeringHands:
         try:
             found = self._steering.operations.get(operation)
         except PenstockError:  # only operations that are over are forgotten
-            return Fate.DONE, "the operation is no longer known"
+            return Fate.NOTHING, "the operation is no longer known"
         return found.state, found.reason
+
+    def keep(self, record: Record) -> Record:
+        return kept(self._run.decisions, record)
 
     def tell(self, kind: EventKind, reason: str) -> None:
         self._run.happened(kind, reason, "controller", self._strategy)

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.api.shapes import outcome_as_json, proposal_as_json
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
-from penstock.clock import run_time, shown
+from penstock.clock import Alarm, later, run_time, shown
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.plans.enacting import Outcome, Status
@@ -20,6 +20,8 @@ from penstock.plans.enacting import Outcome, Status
 MOST_WAITING = 16
 #: How many operations are remembered.
 KEPT = 200
+#: A person, or a program of theirs.
+SOMEBODY = "somebody"
 
 
 _FATE_OF = {Status.DONE: Fate.DONE, Status.NOTHING: Fate.NOTHING, Status.ROLLED_BACK: Fate.ROLLED_BACK}
@@ -37,6 +39,8 @@ class Operation:
     asked_at: float
     #: The id of the event that tells of the request.
     cause: str = ""
+    #: Who asked for it.
+    who: str = SOMEBODY
     state: Fate = Fate.WAITING
     began_at: float | None = None
     ended_at: float | None = None
@@ -73,7 +77,8 @@ class Operation:
 
 
 class Operations:
-    """A queue of operations and the thread that carries them out, so that no caller waits for another's operation."""
+    """A queue of operations, and a thread that carries them out as long as there are any: no caller waits for another's
+    operation."""
 
     def __init__(
         self,
@@ -94,11 +99,16 @@ class Operations:
         self._known: dict[int, Operation] = {}
         #: Whether new operations are refused.
         self.closing = False
-        self._thread = threading.Thread(target=self._work, name="penstock-operations", daemon=True)
-        self._thread.start()
+        #: What carries operations out; None while none waits.
+        self._worker: Alarm | None = None
 
     def submit(
-        self, action: str, arguments: Mapping[str, Any], propose: Callable[[], Proposal], cause: str = ""
+        self,
+        action: str,
+        arguments: Mapping[str, Any],
+        propose: Callable[[], Proposal],
+        cause: str = "",
+        who: str = SOMEBODY,
     ) -> Operation:
         """Queue an operation. Its proposal is made when its turn comes, after all operations before it."""
         with self._changed:
@@ -109,12 +119,14 @@ class Operations:
                     "BUSY", f"{len(self._waiting)} operations wait already.", "Ask again when they have ended."
                 )
             number = max(self._known, default=0) + 1
-            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause)
+            operation = Operation(number, action, dict(arguments), propose, self._clock(), cause, who)
             self._known[number] = operation
             while len(self._known) > KEPT and self._known[min(self._known)].state.over:
                 del self._known[min(self._known)]
             self._waiting.append(operation)
             self._changed.notify_all()
+            if self._worker is None:
+                self._worker = later(0.0, self._work, "penstock-operations")
         return operation
 
     def get(self, number: int) -> Operation:
@@ -174,10 +186,10 @@ class Operations:
             for one in self._known.values():
                 one.cancelled |= one.state is Fate.RUNNING
             self._changed.notify_all()
-        while self._thread.is_alive():
+        while (worker := self._worker) is not None and worker.is_alive():
             if self.current is not None:
                 self._cancel()  # again and again: an operation whose proposal is being made may begin later
-            self._thread.join(0.1)
+            worker.join(0.1)
 
     def _work(self) -> None:
         while (operation := self._next()) is not None:
@@ -196,8 +208,8 @@ class Operations:
 
     def _next(self) -> Operation | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self.closing)
             if not self._waiting:
+                self._worker = None
                 return None
             operation = self._waiting.popleft()
             operation.state, operation.began_at = Fate.RUNNING, self._clock()

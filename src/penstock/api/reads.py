@@ -99,6 +99,12 @@ class Reads:
         found = log.since(after, min(limit, MOST_EVENTS))
         return {"events": [event.as_json() for event in found], "next": found[-1].id if found else after}
 
+    def decisions(self, after: int = 0, limit: int = 1000) -> Json:
+        """The first decisions whose id is above `after`: what was measured before each, what was expected of it, what
+        was measured after it, and the verdict. `next` is the id to give as `after` in the next call."""
+        found = self._run.decisions.since(after, min(limit, MOST_EVENTS))
+        return {"decisions": [one.as_json() for one in found], "next": found[-1].id if found else after}
+
     def explain(self, alpha: float | None = None) -> Json:
         """The load as Stela sees it: input, processing rate, congestion and ETP of every operator, and ETPSum of every
         machine. For every stream also whether its two operators run as one chain, or why they do not, and for every

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from penstock.api.decisions import Decisions, Propose
 from penstock.api.execution import Execution
+from penstock.api.operations import SOMEBODY
 from penstock.api.reads import Json, Reads
+from penstock.api.requested_records import RequestedRecords
 from penstock.autoscaler.goals import Grow, Shrink
 from penstock.autoscaler.policy import View, view_of
 from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
@@ -29,7 +31,7 @@ class Steering(Reads):
 
     def __init__(self, run: RunningTopology, cluster_kind: str, request_stop: Callable[[bool], object]) -> None:
         """`request_stop` is told whether to drain, and returns at once."""
-        self._execution = Execution(run)
+        self._execution = Execution(run, RequestedRecords(run, self.view))
         super().__init__(run, cluster_kind, self._execution.operations)
         self._request_stop = request_stop
         self._decisions = Decisions(self.view, self._planned_placement)
@@ -72,7 +74,7 @@ class Steering(Reads):
         count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
         arguments: Json = {"machines": count} if count else {}
         arguments |= {"strategy": proposal.strategy}
-        who = f"the policy {proposal.strategy}" if proposal.strategy else "somebody"
+        who = f"the policy {proposal.strategy}" if proposal.strategy else SOMEBODY
         return self._execution.submit(action_of(proposal.plan), arguments, self._decisions.made(proposal), who)
 
     def view(self, request: Grow | Shrink | None = None) -> View:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.autoscaler.throughput_change import ThroughputChange, throughput_change
 from penstock.autoscaler.timeline import Timeline
-from penstock.clock import run_time, shown
+from penstock.clock import Alarm, later, run_time, shown
 from penstock.monitor.events import EventKind
 from penstock.running.topology import Events, Identity, Measurements
 
@@ -40,24 +40,23 @@ class Effects:
         self._run = run
         self._timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
         self._lock = threading.Lock()
-        self._pending: dict[int, threading.Timer] = {}
+        self._pending: dict[int, tuple[Alarm, EndedOperation]] = {}
         run.listen(lambda report: self._timeline.add(report.operator, report.finished, report.rows_in))
 
     def ended(self, operation: EndedOperation) -> None:
         if operation.action not in MEASURED:
             return
-        timer = threading.Timer(self._run.settings.measure_seconds, self._tell, (operation,))
-        timer.daemon = True
         with self._lock:
-            self._pending[operation.id] = timer
-        timer.start()
+            seconds = self._run.settings.measure_seconds
+            alarm = later(seconds, lambda: self._tell(operation), "penstock-effect")
+            self._pending[operation.id] = alarm, operation
 
     def close(self) -> None:
         with self._lock:
             pending, self._pending = self._pending, {}
-        for timer in pending.values():
-            timer.cancel()
-            timer.function(*timer.args)
+        for alarm, operation in pending.values():
+            alarm.cancel()
+            self._tell(operation)
 
     def _tell(self, operation: EndedOperation) -> None:
         with self._lock:

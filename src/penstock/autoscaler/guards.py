@@ -1,17 +1,31 @@
-"""Guards may veto a proposal. A guard is a function that answers with its reason against the proposal, or with an empty
-text. A controller has a list of guards, which can be read and extended: `controller.guards.append(not_at_night)`."""
+"""Guards look at a proposal before it is carried out. A guard is a function that answers with its reason against the
+proposal, with an empty text if it has none, or with another proposal that is to take its place.
+
+A controller has a list of guards, which can be read and extended: `controller.guards.append(not_at_night)`. What guards
+learn from earlier decisions is in `lessons.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.lessons import Capped, Failures, Harmful, Patience, Regret, not_judged_yet
 from penstock.autoscaler.policy import Fate, View
 from penstock.autoscaler.proposals import Proposal, machines_fewer, machines_more
+from penstock.errors import PenstockError
+from penstock.freeze import FreezeWindow, freeze_windows
+from penstock.logs import LOGGER
 from penstock.settings import Settings
 
-Guard = Callable[[Proposal, View], str]
+Guard = Callable[[Proposal, View], "str | Proposal"]
+HOUR = 3600.0
+#: A proposal that guards change more often than this is not carried out: they do not agree.
+MOST_CHANGES = 5
+#: A change is wanted for so many windows before it is made.
+PATIENCE = 1.25
 
 
 def not_while_paused(_: Proposal, view: View) -> str:
@@ -28,9 +42,9 @@ class Cooldown:
 
     seconds: float
 
-    def __call__(self, _: Proposal, view: View) -> str:
+    def __call__(self, proposal: Proposal, view: View) -> str:
         left = 0.0 if view.last_ended is None else view.last_ended + self.seconds - view.now
-        if left <= 0:
+        if left <= 0 or proposal.undo:
             return ""
         return f"the last operation ended a moment ago; the next one may begin in {left:.0f} s"
 
@@ -49,50 +63,95 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class RefusedLately:
-    """After a proposal was refused, no other one is asked for within so many seconds: it would be refused again."""
+class Budget:
+    """At most so many changes within an hour, whatever they are. What undoes a harmful change may always be done."""
 
-    seconds: float
+    changes: int
 
-    def __call__(self, _: Proposal, view: View) -> str:
-        refused = [one.at for one in view.history if one.fate is Fate.REFUSED]
-        return "the last proposal was refused a moment ago" if refused and view.now < refused[-1] + self.seconds else ""
+    def __call__(self, proposal: Proposal, view: View) -> str:
+        lately = [one for one in view.history if one.at > view.now - HOUR and one.fate is not Fate.REFUSED]
+        if len(lately) < self.changes or proposal.undo:
+            return ""
+        left = lately[-self.changes].at + HOUR - view.now
+        return f"{len(lately)} changes were made within an hour, and more are not allowed for {left:.0f} s"
 
 
 @dataclass(frozen=True)
-class Regret:
-    """If the topology needed another machine right after one was removed, no machine is removed for so many seconds.
-    Each time this happens again, the time doubles."""
+class Freeze:
+    """Nothing changes within these windows of the week, by the clock of the driver's time zone."""
 
-    seconds: float
+    windows: tuple[FreezeWindow, ...]
 
-    def __call__(self, proposal: Proposal, view: View) -> str:
-        if not machines_fewer(proposal.plan):
-            return ""
-        gave_back, regretted_at, seconds = False, None, self.seconds
-        for one in view.history:
-            if one.fate is Fate.REFUSED:
-                continue
-            if gave_back and machines_more(one.proposal.plan):
-                seconds *= 2 if regretted_at is not None else 1
-                regretted_at = one.at
-            gave_back = machines_fewer(one.proposal.plan) > 0
-        regretted = regretted_at is not None and view.now < regretted_at + seconds
-        return "the topology needed another machine right after one was removed the last time" if regretted else ""
+    def __call__(self, _: Proposal, view: View) -> str:
+        at = datetime.fromtimestamp(view.now if view.wall is None else view.wall)
+        found = next((window for window in self.windows if window.covers(at)), None)
+        return f"nothing may change within {found}" if found is not None else ""
 
 
 def guards_for(goal: Goal, settings: Settings) -> list[Guard]:
     """The guards of a controller, in the order in which it asks them."""
     seconds = settings.cooldown_seconds
     return [
+        Patience(PATIENCE),
         not_while_paused,
         one_at_a_time,
+        Freeze(freeze_windows(settings.freeze)),
         Cooldown(seconds),
+        not_judged_yet,
         Quota(goal.machines_max),
-        RefusedLately(seconds),
+        Budget(settings.changes_per_hour),
+        Failures(seconds),
+        Harmful(),
+        Capped(),
         Regret(seconds),
     ]
 
 
+@dataclass(frozen=True)
+class Reviewed:
+    """What the guards made of a proposal."""
+
+    proposal: Proposal
+    #: The first reason against it; empty if it may be carried out.
+    veto: str = ""
+
+
+def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewed:
+    """Ask all guards. A proposal that a guard has changed is shown to all of them again."""
+    for _ in range(MOST_CHANGES):
+        other: Proposal | None = None
+        for guard in guards:
+            answer = _asked(guard, proposal, view)
+            if isinstance(answer, str):
+                if answer:
+                    return Reviewed(proposal, answer)
+            elif answer != proposal:
+                other = answer
+                break
+        if other is None:
+            return Reviewed(proposal)
+        proposal = other
+        if not proposal.plan:
+            return Reviewed(proposal, proposal.plan.reason or "a guard left nothing of it")
+    return Reviewed(proposal, f"the guards have changed the proposal {MOST_CHANGES} times and do not agree")
+
+
 def first_veto(guards: Sequence[Guard], proposal: Proposal, view: View) -> str:
-    return next((reason for guard in guards if (reason := guard(proposal, view))), "")
+    return reviewed(guards, proposal, view).veto
+
+
+def _asked(guard: Guard, proposal: Proposal, view: View) -> str | Proposal:
+    name = getattr(guard, "__name__", type(guard).__name__)
+    try:
+        answer = guard(proposal, view)
+    except Exception as problem:
+        LOGGER.exception("the guard %s failed", name)
+        raise _failed(name, f"it raised {type(problem).__name__}: {problem}") from problem
+    if isinstance(answer, str | Proposal):
+        return answer
+    raise _failed(name, f"it answered with {type(answer).__name__}, and not with a text or a Proposal")
+
+
+def _failed(name: str, how: str) -> PenstockError:
+    hint = 'Nothing was changed. Let it return "" where it has no objection.'
+    return PenstockError("GUARD_FAILED", f'the guard "{name}" failed: {" ".join(how.split())[:300]}.', hint)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Protocol
 
-from penstock.autoscaler.guards import Guard, first_veto
+from penstock.autoscaler.book import Book
+from penstock.autoscaler.guards import Guard, reviewed
 from penstock.autoscaler.policy import Decided, Fate, Policy, View, decide
-from penstock.autoscaler.proposals import Nothing, Proposal, in_words
+from penstock.autoscaler.proposals import Answer, Nothing, Proposal, in_words
+from penstock.autoscaler.records import Record
+from penstock.autoscaler.undoing import undoing
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
-
-#: How many of its earlier decisions a policy sees.
-REMEMBERED = 1000
 
 
 class Hands(Protocol):
@@ -31,6 +29,9 @@ class Hands(Protocol):
     def fate(self, operation: int) -> tuple[Fate, str]:
         """What became of an operation so far, and why."""
 
+    def keep(self, record: Record) -> Record:
+        """Keep the record of a decision, for people; it gets an id the first time."""
+
     def tell(self, kind: EventKind, reason: str) -> None: ...
 
 
@@ -44,8 +45,8 @@ class Controller:
         self.guards = list(guards)
         self._policy = policy
         self._hands = hands
+        self._book = Book(hands.fate, hands.keep, hands.tell)
         self._every = every
-        self._history: deque[Decided] = deque(maxlen=REMEMBERED)
         #: The last text that was told, by kind of event.
         self._told: dict[EventKind, str] = {}
         self._ending = threading.Event()
@@ -53,34 +54,43 @@ class Controller:
 
     def step(self) -> None:
         try:
-            view = self._hands.look(self.history())
-            answer = decide(self.name, self._policy, view)
-            if isinstance(answer, Nothing):
-                self._tell_nothing(answer)
-            elif veto := first_veto(self.guards, answer, view):
-                self._tell(EventKind.VETO, f"{in_words(answer.plan)} is not done now: {veto}")
-            else:
-                self._act(answer, view.now)
+            view = self._collect()
+            answer = self._decide(view)
+            self._act(answer, view)
         except PenstockError as refusal:
             self._tell(EventKind.VETO, f"{refusal.name}: {refusal.message}")
 
-    def history(self) -> tuple[Decided, ...]:
-        """The earlier decisions, with what has become of each by now."""
-        for index, one in enumerate(self._history):
-            if one.operation is not None and not one.fate.over:
-                fate, reason = self._hands.fate(one.operation)
-                self._history[index] = replace(one, fate=fate, reason=reason)
-        return tuple(self._history)
+    def _collect(self) -> View:
+        """The topology at this moment, and what the earlier decisions turned out to be."""
+        return self._book.checked(self._hands.look(self._book.history()))
 
-    def _act(self, proposal: Proposal, now: float) -> None:
+    def _decide(self, view: View) -> Answer:
+        """A harmful decision is undone before anything else is thought of."""
+        return undoing(view, self.name) or decide(self.name, self._policy, view)
+
+    def _act(self, answer: Answer, view: View) -> None:
+        view = self._book.wanted(answer, view)
+        if isinstance(answer, Nothing):
+            self._tell_nothing(answer)
+            return
+        found = reviewed(self.guards, answer, view)
+        proposal = found.proposal
+        if found.veto:
+            self._tell(EventKind.VETO, f"{in_words(proposal.plan)} is not done now: {found.veto}")
+            return
         self._told = {}  # a decision to act is told each time
         because = proposal.reasons[0] if proposal.reasons else proposal.plan.reason
-        self._tell(EventKind.DECISION, f"{in_words(proposal.plan)}: {because}")
+        changed = "" if proposal == answer else "; a guard changed it"
+        self._tell(EventKind.DECISION, f"{in_words(proposal.plan)}: {because}{changed}")
         try:
-            self._history.append(Decided(now, proposal, operation=self._hands.carry_out(proposal)))
+            self._book.enter(view, proposal, self._hands.carry_out(proposal))
         except PenstockError as refusal:
-            self._history.append(Decided(now, proposal, Fate.REFUSED, reason=str(refusal)))
+            self._book.refused(view, proposal, str(refusal))
             raise
+
+    def history(self) -> tuple[Decided, ...]:
+        """The earlier decisions, with what has become of each by now."""
+        return self._book.history()
 
     def _tell_nothing(self, answer: Nothing) -> None:
         if answer.error:

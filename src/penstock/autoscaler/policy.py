@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from penstock import plugins
 from penstock.autoscaler.goals import Goal, Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
+from penstock.autoscaler.records import Record
+from penstock.autoscaler.situation import Situation, situation_of
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
@@ -52,6 +55,10 @@ class Decided:
     operation: int | None = None
     #: Why it was refused or rolled back.
     reason: str = ""
+    #: When it was first seen to be over, in run time; None before that.
+    ended: float | None = None
+    #: What was expected of it and what was measured; None if it was refused at once.
+    record: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,21 @@ class View:
     coming: Callable[[int], Coming | Nothing] = field(default=none_can_come, repr=False, compare=False)
     #: When the view was taken, in run time.
     now: float = 0.0
+    #: The same moment by the wall clock, in seconds since the epoch; None if it is not known.
+    wall: float | None = None
     #: The operation that is under way, whoever asked for it; empty if none is.
     under_way: str = ""
     #: When the last operation ended; None if there was none.
     last_ended: float | None = None
+    #: Since when the policy has wanted the same kind of change in every round; None if that is not known.
+    wanted_since: float | None = None
     #: Whether the sources are paused: measurements then say nothing about demand.
     paused: bool = False
+
+    @cached_property
+    def situation(self) -> Situation:
+        """What the sinks measured, what the sources are offered, what waits, and whether that grows."""
+        return situation_of(self.snapshot)
 
     @property
     def machines(self) -> int:

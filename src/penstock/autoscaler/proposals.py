@@ -10,6 +10,7 @@ from typing import Any
 from penstock.cluster.model import Placement
 from penstock.errors import PenstockError
 from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
+from penstock.strategies.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ class Proposal:
     note: str = ""
     #: The placement that the policy decided on; None if the plan is right for every placement.
     before: Placement | None = None
+    #: The operations of earlier decisions that the plan takes back.
+    reverts: tuple[int, ...] = ()
+    #: What the strategy wants to be handed at its next decision, once this one was carried out; None if nothing.
+    memory: Memory | None = field(default=None, repr=False)
+    #: Whether the plan undoes a harmful decision. Guards that only keep changes apart let such a plan pass.
+    undo: bool = False
 
 
 Answer = Nothing | Proposal
@@ -72,6 +79,21 @@ def machines_more(plan: Plan) -> int:
 def machines_fewer(plan: Plan) -> int:
     """How many machines the plan removes."""
     return sum(isinstance(action, RemoveMachine) for action in plan.actions)
+
+
+def direction(proposal: Proposal) -> str:
+    """Whether a proposal wants more or fewer machines or instances; "other" if as many of both."""
+    machines = machines_more(proposal.plan) - machines_fewer(proposal.plan)
+    change = machines or _more_instances(proposal)
+    return "more" if change > 0 else "fewer" if change < 0 else "other"
+
+
+def _more_instances(proposal: Proposal) -> int:
+    before = proposal.before
+    resized = [action for action in proposal.plan.actions if isinstance(action, SetInstances)]
+    if before is None:
+        return 0
+    return sum(sum(one.slots.values()) - before.total(one.operator) for one in resized)
 
 
 def action_of(plan: Plan) -> str:

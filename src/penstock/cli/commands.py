@@ -17,7 +17,6 @@ from penstock.version import VERSION
 
 if TYPE_CHECKING:
     from penstock.autoscaler.goals import Goal
-    from penstock.cluster.choice import ClusterChoice
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output instead of text.")
 
@@ -111,14 +110,12 @@ def run(  # noqa: PLR0913 - one parameter an option
     Ctrl-C or SIGTERM stops the topology in order: rows that the sources have emitted still reach the sinks. A second
     Ctrl-C stops it at once.
     """
-    from penstock.autoscaler.goals import settings_for
     from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     settings = _settings(assignments, cores, strategy)
-    goal = _goal(throughput, machines_max, choice)
-    settings = settings_for(goal, settings)
+    goal = _goal(throughput, machines_max)
     if forget and state is None and not settings.catalog:
         raise PenstockError(
             "BAD_COMMAND",
@@ -201,20 +198,15 @@ def _settings(assignments: tuple[str, ...], cores: int | None, strategy: str | N
     if strategy is not None:
         values["strategy"] = strategy
     settings = Settings.of(values)
-    for group, name in ((plugins.POLICIES, settings.strategy), (plugins.MAPPINGS, settings.mapping)):
-        plugins.find(group, name)  # one that cannot be loaded is refused before anything is started
+    plugins.check_loadable(settings.strategy, settings.mapping)
     return settings
 
 
-def _goal(throughput: float | None, machines_max: int | None, choice: ClusterChoice) -> Goal | None:
+def _goal(throughput: float | None, machines_max: int | None) -> Goal | None:
     """The goal of a topology that scales by itself; None if it does not."""
-    from penstock.autoscaler.goals import Goal, require_machines
+    from penstock.autoscaler.goals import Goal
 
-    if throughput is None and machines_max is None:
-        return None
-    goal = Goal(throughput, machines_max)
-    require_machines(goal, choice.kind)
-    return goal
+    return None if throughput is None and machines_max is None else Goal(throughput, machines_max)
 
 
 def _pairs(option: str, assignments: tuple[str, ...]) -> dict[str, str]:

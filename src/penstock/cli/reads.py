@@ -195,3 +195,20 @@ def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResu
         return CommandResult(answer=answer)
     print_explanation(answer)
     return CommandResult()
+
+
+@penstock.command()
+@TOPOLOGY
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show decisions above this id.")
+@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=1000, help="Show at most so many decisions.")
+@JSON
+def decisions(name: str | None, after: int, limit: int, as_json: bool) -> CommandResult:
+    """List what was decided, what was expected of it, what was measured after it, and the verdict."""
+    from penstock.cli.decision_page import print_decisions
+
+    with connected(name) as client:
+        answer = client.get("decisions", after=after, limit=limit)
+    if as_json:
+        return CommandResult(answer=answer)
+    print_decisions(answer)
+    return CommandResult()

@@ -23,12 +23,12 @@ _PLOT_WIDTH = 40
 Json = Mapping[str, Any]
 
 
-def _console() -> Console:
+def page_console() -> Console:
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
 
 
-def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
+def page_table(*headings: str, numbers: Sequence[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
@@ -39,17 +39,17 @@ def print_running(running: Sequence[Running], now: float) -> None:
     if not running:
         click.echo("No topology of yours runs. Start one with: penstock run FILE")
         return
-    table = _table("topology", "pid", "is", "for", "interface", "state", numbers=("pid", "for"))
+    table = page_table("topology", "pid", "is", "for", "interface", "state", numbers=("pid", "for"))
     for one in running:
         shown = (str(one.phase), seconds(now - one.started_at), one.url or NOTHING, one.state or NOTHING)
         table.add_row(one.topology, str(one.pid), *shown)
-    _console().print(table)
+    page_console().print(table)
 
 
 def print_status(status: Json) -> None:
-    console = _console()
+    console = page_console()
     console.print(live_table(display_from(status)))
-    table = _table(
+    table = page_table(
         "machine", "slot", "cores", "instances", "utilisation", numbers=("cores", "instances", "utilisation")
     )
     for machine in status["machines"]:
@@ -79,7 +79,7 @@ def print_history(answer: Json, metrics: Sequence[str]) -> None:
         click.echo("Nothing was measured in this time.")
         return
     span = answer["until"] - answer["since"]
-    table = _table(
+    table = page_table(
         "series", "metric", f"the last {_length(span)}", "now", "least", "most", numbers=("now", "least", "most")
     )
     for series in answer["series"]:
@@ -90,7 +90,7 @@ def print_history(answer: Json, metrics: Sequence[str]) -> None:
             if known:
                 now = NOTHING if values[-1] is None else _figure(values[-1])
                 table.add_row(name, metric, plot(values), now, _figure(min(known)), _figure(max(known)))
-    _console().print(table)
+    page_console().print(table)
 
 
 def plot(values: Sequence[float | None], width: int = _PLOT_WIDTH) -> str:
@@ -125,10 +125,10 @@ def _length(span: float) -> str:
 
 
 def print_explanation(answer: Json) -> None:
-    console = _console()
+    console = page_console()
     console.print(f"throughput {answer['throughput']:,.0f}/s; congested above a ratio of {answer['alpha']:g}\n")
     numbers = ("inst.", "input/s", "processing/s", "ratio", "ETP")
-    table = _table("operator", "inst.", "input/s", "processing/s", "ratio", "", "reaches", "ETP", numbers=numbers)
+    table = page_table("operator", "inst.", "input/s", "processing/s", "ratio", "", "reaches", "ETP", numbers=numbers)
     for one in answer["operators"]:
         ratio = NOTHING if one["ratio"] is None else f"{one['ratio']:.2f}"
         table.add_row(
@@ -143,19 +143,19 @@ def print_explanation(answer: Json) -> None:
         )
     console.print(table)
     console.print()
-    machines = _table("machine", "instances", "ETPSum", numbers=("instances", "ETPSum"))
+    machines = page_table("machine", "instances", "ETPSum", numbers=("instances", "ETPSum"))
     for one in answer["machines"]:
         machines.add_row(one["name"], str(one["instances"]), f"{one['etp_sum']:.3f}")
     console.print(machines)
     console.print()
-    streams = _table("stream", "its operators run")
+    streams = page_table("stream", "its operators run")
     for one in answer["streams"]:
         streams.add_row(one["name"], "as one chain" if one["chained"] else f"apart: {one['reason']}")
     console.print(streams)
     # A topology that an older Penstock runs says nothing of shuffles.
     if answer.get("shuffles"):
         console.print()
-        shuffles = _table("keyed operator", "why Spark shuffles its rows")
+        shuffles = page_table("keyed operator", "why Spark shuffles its rows")
         for one in answer["shuffles"]:
             shuffles.add_row(one["operator"], one["reason"] or "none")
         console.print(shuffles)

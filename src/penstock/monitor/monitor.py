@@ -12,6 +12,7 @@ from collections import deque
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.monitor.counts import Counts
+from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.evaluation import snapshot_of
 from penstock.monitor.events import EventLog
 from penstock.monitor.intervals import Interval
@@ -35,6 +36,7 @@ class Monitor:
         self, definition: TopologyDefinition, settings: Settings, since: float, store: StatisticsStore | None = None
     ) -> None:
         self.events = EventLog(store)
+        self.decisions = DecisionLog(store)
         self.store = store
         self._definition = definition
         self._settings = settings
@@ -85,6 +87,7 @@ class Monitor:
                 self.store.write([interval], self._definition, placed)
                 self._unwritten.popleft()
             self.events.flush()
+            self.decisions.flush()
             if last or now >= self._kept_house_at + HOUSEKEEPING:
                 self.store.keep_house(now)
                 self._kept_house_at = now

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from penstock.monitor.latency import LatencySketch, merged
 from penstock.monitor.metric import METRICS, Fold
-from penstock.monitor.statistics_tables import events, series, statistics
+from penstock.monitor.statistics_tables import decisions, events, series, statistics
 from penstock.settings import Settings
 
 HOUR = 3600.0
@@ -72,6 +72,15 @@ def prune_events(connection: sa.Connection, topology: str, before: float) -> Non
     """The newest stays, so that ids go on from there."""
     newest = sa.select(sa.func.max(events.c.id)).where(events.c.topology == topology).scalar_subquery()
     old = sa.delete(events).where(events.c.topology == topology, events.c.time < before, events.c.id < newest)
+    connection.execute(old)
+
+
+def prune_decisions(connection: sa.Connection, topology: str, before: float) -> None:
+    """The newest stays, so that ids go on from there."""
+    newest = sa.select(sa.func.max(decisions.c.id)).where(decisions.c.topology == topology).scalar_subquery()
+    old = sa.delete(decisions).where(
+        decisions.c.topology == topology, decisions.c.time < before, decisions.c.id < newest
+    )
     connection.execute(old)
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from penstock.monitor.metric import METRICS, Fold, Metric
 
 #: Raise it with every change of the tables, hence of the stored metrics; a store with a higher number is left alone.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 tables = sa.MetaData()
 
@@ -79,6 +79,19 @@ events = sa.Table(
     _name("reason"),
     #: JSON.
     _name("fields"),
+    sqlite_with_rowid=False,
+)
+
+#: What a controller or a strategy decided, and what it turned out to be.
+decisions = sa.Table(
+    "penstock_decisions",
+    tables,
+    _name("topology", key=True),
+    _number("id", key=True),
+    sa.Column("time", sa.Double, nullable=False),
+    _name("verdict"),
+    #: JSON.
+    _name("record"),
     sqlite_with_rowid=False,
 )
 

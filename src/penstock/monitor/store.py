@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from penstock.channels.database import STATISTICS, Database, Retries
 from penstock.cluster.model import Placement
 from penstock.monitor import statistics_tables as tables
+from penstock.monitor.decisions import KeptDecision
 from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery, SeriesHistory, answer
 from penstock.monitor.intervals import Interval
-from penstock.monitor.retention import Level, levels_of, prune, prune_events, prune_series, roll_up
+from penstock.monitor.retention import Level, levels_of, prune, prune_decisions, prune_events, prune_series, roll_up
 from penstock.monitor.series import By, Figures, SeriesKey, figures_of
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
@@ -141,6 +142,39 @@ class StatisticsStore:
             for row in rows
         ]
 
+    # Decisions
+
+    def write_decisions(self, decisions: Sequence[KeptDecision]) -> None:
+        """A decision that is there already is replaced: it has a verdict by now."""
+        rows = [
+            {
+                "topology": self._topology,
+                "id": one.id,
+                "time": one.time,
+                "verdict": one.verdict,
+                "record": _writable(json.dumps(dict(one.record), default=str)),
+            }
+            for one in decisions
+        ]
+        statement = self._database.insert(tables.decisions)
+        newer = {name: statement.excluded[name] for name in ("time", "verdict", "record")}
+        upsert = statement.on_conflict_do_update(index_elements=["topology", "id"], set_=newer)
+        if rows:
+            self._database.run(lambda connection: connection.execute(upsert, rows))
+
+    def last_decision(self) -> int:
+        table = tables.decisions
+        query = sa.select(sa.func.max(table.c.id)).where(table.c.topology == self._topology)
+        return self._database.run(lambda connection: connection.scalar(query)) or 0
+
+    def decisions(self, after: int = 0, limit: int = 1000) -> list[KeptDecision]:
+        """The first `limit` decisions above an id."""
+        table = tables.decisions
+        mine = sa.select(table).where(table.c.topology == self._topology, table.c.id > after)
+        query = mine.order_by(table.c.id).limit(limit)
+        rows = self._database.run(lambda connection: connection.execute(query).all())
+        return [KeptDecision(row.time, row.verdict, json.loads(row.record), row.id) for row in rows]
+
     # Parts of the transactions above
 
     def _keep_house(self, connection: sa.Connection, now: float) -> None:
@@ -159,6 +193,7 @@ class StatisticsStore:
                 prune(connection, blocks, level, before)
                 self._set_mark(connection, "pruned", level, before)
         prune_events(connection, self._topology, now - self._levels[-1].keep)
+        prune_decisions(connection, self._topology, now - self._levels[-1].keep)
 
     def _level_for(self, connection: sa.Connection, query: HistoryQuery) -> int:
         milliseconds = max(query.until - query.since, 0.0) * 1000

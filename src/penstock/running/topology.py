@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.kept_state import KeptState
@@ -110,6 +111,9 @@ class Events(Protocol):
 
     @property
     def events(self) -> EventLog: ...
+    @property
+    def decisions(self) -> DecisionLog:
+        """What was decided, and what it turned out to be."""
 
     def happened(
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None

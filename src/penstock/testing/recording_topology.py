@@ -18,6 +18,7 @@ from penstock.clock import run_time, wall_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.provider import fixed_machines
 from penstock.errors import PenstockError
+from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
 from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
@@ -180,6 +181,10 @@ class RecordingTopology:
     @property
     def events(self) -> EventLog:
         return self._monitor.events
+
+    @property
+    def decisions(self) -> DecisionLog:
+        return self._monitor.decisions
 
     def happened(
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None

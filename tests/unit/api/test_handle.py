@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Settings, Topology, sinks, sources
+from penstock import PenstockError, Settings, Topology, plugins, sinks, sources
 from penstock.api import handle as module
 from penstock.api.handle import Handle
 from penstock.api.hands import controller_of
@@ -70,3 +70,33 @@ def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkey
     assert handle._over.wait(10)
     assert handle.end(), "once is enough, and it waits for the one that is under way"
     assert ended.is_set()
+
+
+def test_a_strategy_that_cannot_be_used_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError) as caught:
+        Settings(strategy="stella")
+    assert caught.value.name == "UNKNOWN_STRATEGY"
+
+    def never(*words: object, **more: object) -> Any:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(module, "started", never)
+    own = dict(plugins.BUILT_IN[plugins.POLICIES]) | {"broken": "penstock.nowhere:Broken"}
+    monkeypatch.setattr(plugins, "BUILT_IN", {**plugins.BUILT_IN, plugins.POLICIES: own})
+    with pytest.raises(PenstockError) as caught:
+        module.run(declared(), settings=Settings(strategy="broken", control="off"))
+    assert caught.value.name == "PLUGIN_FAILED"
+
+
+def test_a_goal_on_a_cluster_without_other_machines_is_fine_and_chains_stay_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Settings] = []
+
+    @contextmanager
+    def noted(definition: Any, choice: object, settings: Settings, *words: object, **more: object) -> Iterator[Any]:
+        asked.append(settings)
+        yield RecordingTopology(definition, Cluster.of(["a"], 1))
+
+    monkeypatch.setattr(module, "started", noted)
+    with module.run(declared(), "local", settings=Settings(control="off"), goal=Goal(throughput=10.0)):
+        pass
+    assert asked[0].chaining == "on"

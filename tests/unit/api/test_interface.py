@@ -48,10 +48,18 @@ def test_nothing_but_its_health_without_the_token(
 
 
 def test_reads(client: TestClient) -> None:
-    for path in ("topology", "status", "snapshot", "placement", "explain", "events", "operations"):
+    for path in ("topology", "status", "snapshot", "placement", "explain", "events", "operations", "decisions"):
         assert client.get(f"/v1/{path}", headers=HEADERS).status_code == 200, path
     answer = client.get("/v1/history", headers=HEADERS, params={"metric": ["rate"], "since": 1.0})
     assert answer.json()["series"][0]["values"] == {"rate": [1.0, None, 4.0]}
+
+
+def test_decisions_come_with_their_verdicts(client: TestClient) -> None:
+    answer = client.get("/v1/decisions", headers=HEADERS, params={"limit": 1}).json()
+    assert [one["verdict"] for one in answer["decisions"]] == ["none"]
+    assert answer["next"] == 1
+    later = client.get("/v1/decisions", headers=HEADERS, params={"after": 1}).json()
+    assert [one["id"] for one in later["decisions"]] == [2]
 
 
 def test_actions_and_their_dry_runs(client: TestClient, steering: FakeSteering) -> None:

@@ -170,7 +170,7 @@ def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steerin
     assert steering.operations.wait(steering.operations.get(operation), WAIT)
     assert hands.fate(operation)[0] is Fate.DONE
     del steering.operations._known[operation]
-    assert hands.fate(operation) == (Fate.DONE, "the operation is no longer known")
+    assert hands.fate(operation) == (Fate.NOTHING, "the operation is no longer known")
 
 
 @pytest.mark.parametrize("chaining", ["on", "off"])

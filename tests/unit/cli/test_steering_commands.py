@@ -50,10 +50,29 @@ def test_ps(command: Command, running: Running) -> None:
     assert running.token not in text
 
 
+def test_decisions(command: Command, running: Running) -> None:
+    code, text = command("decisions")
+    assert code == 0
+    assert all(part in text for part in ("scale-out: 1 machine more", "900", "480", "none", "pending"))
+    found = json.loads(command("decisions", "--after", "1", "--json")[1])
+    assert [one["id"] for one in found["decisions"]] == [2]
+    assert command("decisions", "--after", "2") == (0, "Nothing was decided yet.\n")
+
+
 def test_nothing_runs(command: Command) -> None:
     assert command("ps") == (0, "No topology of yours runs. Start one with: penstock run FILE\n")
     assert command("ps", "--json")[1] == '{\n  "running": []\n}\n'
-    for words in (["status"], ["top"], ["events"], ["history"], ["scale-out"], ["pause"], ["stop"], ["explain"]):
+    for words in (
+        ["status"],
+        ["top"],
+        ["events"],
+        ["history"],
+        ["scale-out"],
+        ["pause"],
+        ["stop"],
+        ["explain"],
+        ["decisions"],
+    ):
         code, text = command(*words)
         assert (code, text.partition(":")[0]) == (2, "NOTHING_RUNS"), words
 

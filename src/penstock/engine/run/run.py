@@ -38,6 +38,7 @@ from penstock.engine.state.published_record import PublishedRecord
 from penstock.engine.state.tasks import recorded_tasks
 from penstock.errors import PenstockError
 from penstock.logs import traced
+from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
@@ -135,6 +136,10 @@ class Run:
     @property
     def events(self) -> EventLog:
         return self.monitor.events
+
+    @property
+    def decisions(self) -> DecisionLog:
+        return self.monitor.decisions
 
     def _watching(self) -> Watcher:
         if self._watcher is None:

@@ -1,0 +1,81 @@
+"""The controller's book: its decisions, what became of each, and what each turned out to be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.autoscaler.policy import Decided, Fate, View
+from penstock.autoscaler.proposals import Answer, Nothing, Proposal, direction, in_words
+from penstock.autoscaler.records import Figures, Record, Verdict
+from penstock.autoscaler.verdicts import judged
+from penstock.monitor.events import EventKind
+
+#: How many of its earlier decisions a policy sees.
+REMEMBERED = 1000
+FateOf = Callable[[int], tuple[Fate, str]]
+Tell = Callable[[EventKind, str], None]
+Keep = Callable[[Record], Record]
+
+
+class Book:
+    """Not safe for several threads; the controller has one."""
+
+    def __init__(self, fate: FateOf, keep: Keep, tell: Tell) -> None:
+        self._fate = fate
+        self._keep = keep
+        self._tell = tell
+        self._decided: deque[Decided] = deque(maxlen=REMEMBERED)
+        #: What the policy wants, and since when.
+        self._wanted: tuple[str, float] = ("", 0.0)
+
+    def history(self) -> tuple[Decided, ...]:
+        """The earlier decisions, with what has become of each by now."""
+        for index, one in enumerate(self._decided):
+            if one.operation is not None and not one.fate.over:
+                fate, reason = self._fate(one.operation)
+                self._decided[index] = replace(one, fate=fate, reason=reason)
+        return tuple(self._decided)
+
+    def checked(self, view: View) -> View:
+        """The view with a verdict on every decision whose effect can be seen now."""
+        for index, one in enumerate(self._decided):
+            if one.fate.over and one.ended is None:
+                self._decided[index] = replace(one, ended=view.now)
+                self._tell_if_failed(one)
+            if one.record is not None and one.record.verdict is Verdict.PENDING:
+                record = judged(one.record, one.fate, one.reason, view)
+                if record is not one.record:
+                    self._decided[index] = replace(self._decided[index], record=self._keep(record))
+                    self._tell_of(record)
+        return replace(view, history=tuple(self._decided))
+
+    def wanted(self, answer: Answer, view: View) -> View:
+        """The view that says since when the policy has wanted this kind of change in every round."""
+        wants = "" if isinstance(answer, Nothing) else direction(answer)
+        if wants != self._wanted[0]:
+            self._wanted = (wants, view.now)
+        return replace(view, wanted_since=self._wanted[1])
+
+    def enter(self, view: View, proposal: Proposal, operation: int) -> None:
+        """A decision that is being carried out."""
+        self._wanted = ("", view.now)
+        record = self._keep(Record(view.now, proposal, Figures.of(view.snapshot), operation))
+        self._decided.append(Decided(view.now, proposal, operation=operation, record=record))
+
+    def refused(self, view: View, proposal: Proposal, reason: str) -> None:
+        """A decision that was refused at once."""
+        record = Record(view.now, proposal, Figures.of(view.snapshot), verdict=Verdict.NOT_APPLIED, why=reason)
+        self._decided.append(
+            Decided(view.now, proposal, Fate.REFUSED, reason=reason, ended=view.now, record=self._keep(record))
+        )
+
+    def _tell_if_failed(self, one: Decided) -> None:
+        if one.fate in (Fate.ROLLED_BACK, Fate.REFUSED, Fate.CANCELLED):
+            what = f"operation {one.operation} ({in_words(one.proposal.plan)})"
+            self._tell(EventKind.NOTICE, f"{what} was not carried out; {one.fate}: {one.reason}")
+
+    def _tell_of(self, record: Record) -> None:
+        if record.verdict is not Verdict.NOT_APPLIED:
+            self._tell(EventKind.NOTICE, f"operation {record.operation}: {record.verdict}: {record.why}")

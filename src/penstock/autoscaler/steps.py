@@ -1,0 +1,141 @@
+"""The steps that a controller has taken and not taken back, and how one is taken back.
+
+A controller walks: what it did last is what it takes back first. A scale-in takes back the instances that the scale-out
+before it had added, with their machine; without that, every cycle of out and in would leave more instances behind. And
+if a machine is needed again that was removed, everything goes back to where it was before. What was done is read from
+the policy's own decisions in the view; instances that a person set are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.autoscaler.policy import Decided, Fate, View
+from penstock.autoscaler.proposals import Nothing, machines_fewer, machines_more
+from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.plans.plan import Action, AddMachine, RemoveMachine, apply, diff
+from penstock.plans.repair import repair
+from penstock.strategies.mapping.tasks import follow_instances
+from penstock.topology.definition import TopologyDefinition
+
+
+@dataclass(frozen=True)
+class Step:
+    """A decision that was carried out, and that no later one has taken back."""
+
+    operation: int
+    #: When it was decided, in run time.
+    at: float
+    #: Machines that came, less those that went.
+    machines: int
+    before: Placement
+    after: Placement
+
+    @property
+    def instances(self) -> Mapping[str, int]:
+        """Operator -> the instances that the step added; below 0, those that it took away."""
+        change = {name: self.after.total(name) - self.before.total(name) for name in self.before.instances}
+        return {name: count for name, count in change.items() if count}
+
+
+def open_steps(history: Sequence[Decided]) -> list[Step]:
+    """The oldest first. What was taken back by a decision that was undone itself is there again."""
+    found: list[Step] = []
+    taken_back: set[int] = set()
+    for one in reversed(history):
+        if one.fate is not Fate.DONE or one.operation is None or one.operation in taken_back:
+            continue
+        taken_back.update(one.proposal.reverts)
+        if one.proposal.before is not None and not one.proposal.reverts:
+            found.append(step_of(one))
+    return found[::-1]
+
+
+def step_of(one: Decided) -> Step:
+    before, plan = one.proposal.before, one.proposal.plan
+    assert before is not None
+    assert one.operation is not None
+    return Step(one.operation, one.at, machines_more(plan) - machines_fewer(plan), before, apply(before, plan.actions))
+
+
+def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:
+    """The steps to take back together with so many machines: the newest first, down to the step that added them. Empty
+    if the controller has not added the last of these machines itself."""
+    found: list[Step] = []
+    for step in reversed(open_steps(history)):
+        if step.machines < 0:
+            return []
+        found.append(step)
+        machines -= step.machines
+        if machines <= 0:
+            return found
+    return []
+
+
+def taken_back(placement: Placement, steps: Sequence[Step], definition: TopologyDefinition) -> Placement:
+    """The placement without the instances that these steps added. An instance goes from the slot that has most more of
+    its operator than before the step, so where nothing else has changed the placement from before comes out."""
+    instances = {name: dict(slots) for name, slots in placement.instances.items()}
+    tasks = dict(placement.tasks)
+    changed = set()
+    for step in steps:
+        for name, count in step.instances.items():
+            slots, had = instances[name], step.before.instances.get(name, {})
+            least = max(definition.operator(name).min_instances, 1)
+            for _ in range(min(count, sum(slots.values()) - least)):
+                _drop(slots, had)
+                changed.add(name)
+    for name in changed & tasks.keys():
+        tasks[name] = follow_instances(tasks[name], instances[name])
+    return Placement(instances, tasks)
+
+
+def _drop(slots: dict[Slot, int], had: Mapping[Slot, int]) -> None:
+    slot = max(slots, key=lambda one: (slots[one] - had.get(one, 0), slots[one], one))
+    slots[slot] -= 1
+    if not slots[slot]:
+        del slots[slot]
+
+
+def way_back(view: View, step: Step) -> tuple[Action, ...] | Nothing:
+    """The actions that lead from here to where everything was before a step. Machines that are gone since are replaced
+    by new ones; machines that the step added go."""
+    now, cluster = view.snapshot.placement, view.snapshot.cluster
+    if any(len(now.tasks.get(name, ())) != len(slots) for name, slots in step.before.tasks.items()):
+        return Nothing("operators were repartitioned since, so what was before does not fit any more")
+    missing = max(-step.machines, 0)
+    coming = view.coming(missing) if missing else None
+    if isinstance(coming, Nothing):
+        return coming
+    new = coming.machines if coming is not None else ()
+    target = _mapped(step.before, cluster, new)
+    known = cluster.plus(new)
+    superfluous = [machine.name for machine in known.machines if target.slots.isdisjoint(machine.slots)]
+    gone = superfluous[len(superfluous) - max(step.machines, 0) :] if step.machines > 0 else []
+    target = repair(target, known.minus(gone).slots)
+    return (
+        *(AddMachine(machine) for machine in new),
+        *diff(now, target),
+        *(RemoveMachine(name) for name in gone),
+    )
+
+
+def _mapped(placement: Placement, cluster: Cluster, new: Sequence[Machine]) -> Placement:
+    """The placement on slots that are there: each slot that is gone becomes one of a new machine, in their order."""
+    there = set(cluster.slots)
+    lost = sorted(slot for slot in placement.slots if slot not in there)
+    fresh = [slot for machine in new for slot in machine.slots]
+    instead = dict(zip(lost, fresh, strict=False))
+
+    def here(slot: Slot) -> Slot:
+        return instead.get(slot, slot)
+
+    instances = {}
+    for name, slots in placement.instances.items():
+        moved: dict[Slot, int] = {}
+        for slot, count in slots.items():
+            moved[here(slot)] = moved.get(here(slot), 0) + count
+        instances[name] = moved
+    tasks = {name: tuple(here(slot) for slot in slots) for name, slots in placement.tasks.items()}
+    return Placement(instances, tasks)

@@ -1,0 +1,199 @@
+"""What is to change to reach the goal: other instances on the machines that are there, or machines, or less of both.
+
+More is tried in this order: what a scale-in took away comes back; other instances where cores are idle; machines, which
+the strategy fills. Less is what was added last: instances, or a machine with the instances that came with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.autoscaler.answers import answer_of, expected_of, last_machine
+from penstock.autoscaler.expectation import Expectation
+from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
+from penstock.autoscaler.lessons import at_their_limit
+from penstock.autoscaler.measured_load import bare_load
+from penstock.autoscaler.policy import Coming, Fate, View
+from penstock.autoscaler.proposals import Answer, Nothing, Proposal
+from penstock.autoscaler.rearrangement import Rearranged, rearranged
+from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
+from penstock.cluster.model import Placement
+from penstock.plans.plan import AddMachine, Plan, diff
+from penstock.strategies.decision import Decision
+from penstock.strategies.load import Load
+from penstock.strategies.mapping.chains import chains_of
+from penstock.strategies.memory import EMPTY, Memory
+from penstock.strategies.registry import Gain, Strategy
+from penstock.strategies.rules import Rules
+
+#: What brings less than this share of the throughput is not worth a change.
+WORTHWHILE = 0.03
+#: Instances that came without a machine stay for so many windows (an hour, by default, if a chain is to be joined; else
+#: four): idle instances cost little, and a load that comes and goes would have them come and go.
+JOINED_AFTER, TAKEN_AFTER = 18, 72
+
+
+def towards_the_goal(view: View, strategy: Strategy) -> Answer:
+    if view.goal is None:
+        return Nothing("the topology has no goal, and nobody has asked for machines")
+    if isinstance(view.load, Nothing):
+        return view.load
+    rules = rules_for(view.goal, Rules.of(view.settings))
+    wanted = wish(view.goal, view.snapshot, view.load, rules)
+    if isinstance(wanted, Grow):
+        return _more(view, view.load, strategy, wanted, rules)
+    if isinstance(wanted, Shrink):
+        return _fewer(view, view.load, strategy, wanted, rules)
+    return _relaxed(view, view.load, rules, wanted.reason)
+
+
+# More
+
+
+def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules) -> Answer:
+    goal, now = view.goal, view.situation.throughput or 0.0
+    assert goal is not None
+    room = None if goal.machines_max is None else goal.machines_max - view.machines
+    coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
+    other = rearranged(view.snapshot, load, goal.throughput, view.settings)
+    helps = isinstance(other, Rearranged) and (other.moved or other.expected.throughput >= now * (1 + WORTHWHILE))
+    # What is left is what the sources do not offer.
+    enough = goal.throughput is None or not other.expected.saturated
+    enough = enough or other.expected.throughput >= (goal.throughput or 0.0) * (1 - TOLERANCE)
+    if isinstance(other, Rearranged) and helps and (enough or isinstance(coming, Nothing)):
+        return _instances(view, other, wanted.reason)
+    why_not = str(other) if isinstance(other, Rearranged) else other.reason
+    if isinstance(coming, Nothing):
+        return Nothing(f"{wanted.reason}; {why_not}; and {coming.reason}")
+    again = _again(view, wanted)
+    if again is not None:
+        return again
+    return _machines(view, load, strategy, wanted, rules, why_not)
+
+
+def _instances(view: View, other: Rearranged, why: str) -> Proposal:
+    reason = f"cores are idle on the machines that are there: {other}"
+    plan = Plan(diff(view.snapshot.placement, other.placement), reason)
+    decision = {"outcome": "decision", "reason": reason, "added_instances": dict(other.added)}
+    expected, now = other.expected, view.situation.throughput or 0.0
+    if other.moved:  # at least what makes it worthwhile, or it was in vain
+        expected = replace(expected, throughput=max(expected.throughput, now * (1 + WORTHWHILE)))
+    return Proposal(plan, (why, reason), expected.predictions(view.machines), decision=decision)
+
+
+def _again(view: View, wanted: Grow) -> Proposal | None:
+    """The way back to before the last scale-in, if that was the last thing that was done."""
+    steps = open_steps(view.history)
+    if not steps or steps[-1].machines >= 0 or not _as_left(view, steps[-1]):
+        return None
+    step = steps[-1]
+    actions = way_back(view, step)
+    if isinstance(actions, Nothing) or not actions:
+        return None
+    reason = f"everything goes back to where it was before operation {step.operation} removed a machine"
+    expected = expected_of(view, step.before)
+    predictions = expected.predictions(view.machines - step.machines) if expected is not None else ()
+    return Proposal(Plan(actions, reason), (wanted.reason, reason), predictions, reverts=(step.operation,))
+
+
+def _as_left(view: View, step: Step) -> bool:
+    now = view.snapshot.placement
+    return all(now.total(name) == step.after.total(name) for name in step.after.instances if name in now.instances)
+
+
+def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules, why_not: str) -> Answer:
+    coming = view.coming(wanted.machines)
+    if isinstance(coming, Nothing):
+        coming = view.coming(1)
+    if isinstance(coming, Nothing):
+        return coming
+    rates = load if strategy.needs_rates else bare_load(view.snapshot)
+    if isinstance(strategy, Gain):
+        placement, memory = view.snapshot.placement, _memory(view)
+        found = strategy.scale_out(rates, placement, coming.cluster, coming.machines, rules, memory)
+    else:
+        found = strategy.scale_out(rates, view.snapshot.placement, coming.cluster, coming.machines, rules)
+    if isinstance(found, Decision):
+        slow = too_slow(view.snapshot, load, rules)
+        new = {step.operator for step in found.steps if step.origin is None}
+        if new and new.isdisjoint(slow):
+            return _cores(view, load, coming, wanted.reason) or Nothing(
+                f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}"
+            )
+    return answer_of(found, view, wanted.reason, len(coming.cluster.machines))
+
+
+def _cores(view: View, load: Load, coming: Coming, why: str) -> Proposal | None:
+    """Machines for operators that have all the instances that they can use, but not the cores: some of the instances
+    move there, with their tasks."""
+    larger = replace(view.snapshot, cluster=coming.cluster.plus(coming.machines))
+    other = rearranged(larger, load, view.goal.throughput if view.goal else None, view.settings)
+    if not isinstance(other, Rearranged) or not other.moved:
+        return None
+    found = _instances(view, other, why)
+    actions = (*(AddMachine(machine) for machine in coming.machines), *found.plan.actions)
+    reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    machines = [replace(one, value=float(len(larger.cluster.machines))) for one in found.predictions[:1]]
+    return replace(
+        found, plan=Plan(actions, reason), reasons=(why, reason), predictions=(*machines, *found.predictions[1:])
+    )
+
+
+def _memory(view: View) -> Memory:
+    """The rates that `gain` has learned. What was added is left out: `steps.py` takes it back, for all strategies."""
+    kept = (one.proposal.memory for one in reversed(view.history) if one.fate is Fate.DONE)
+    found = next((memory for memory in kept if memory is not None), EMPTY)
+    return replace(found, added=())
+
+
+# Less
+
+
+def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Rules) -> Answer:
+    snapshot = view.snapshot
+    if wanted.machines >= view.machines:
+        return last_machine(wanted.machines, snapshot.cluster.names)
+    steps = with_machines(view.history, wanted.machines)
+    placement = taken_back(snapshot.placement, steps, snapshot.definition)
+    if steps and not _enough(view, load, placement):
+        steps, placement = [], snapshot.placement
+    rates = load if strategy.needs_rates else bare_load(snapshot)
+    if isinstance(strategy, Gain):
+        found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))
+    else:
+        found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
+    return answer_of(found, view, wanted.reason, view.machines, reverts=tuple(step.operation for step in steps))
+
+
+def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
+    """Take back the instances that were added last without a machine, if the others have time enough. Operators that
+    were one chain before become one again by that."""
+    steps, now = open_steps(view.history), view.situation
+    if not steps or steps[-1].machines or now.behind or now.lacking or too_slow(view.snapshot, load, rules):
+        return Nothing(why)
+    placement = taken_back(view.snapshot.placement, steps[-1:], view.snapshot.definition)
+    actions = diff(view.snapshot.placement, placement)
+    if not actions or not _enough(view, load, placement):
+        return Nothing(why)
+    window = view.settings.window_samples * view.settings.sample_seconds
+    definition, was = view.snapshot.definition, view.snapshot.placement
+    joins = view.settings.chaining == "on" and chains_of(definition, placement) != chains_of(definition, was)
+    left = steps[-1].at + (JOINED_AFTER if joins else TAKEN_AFTER) * window - view.now
+    if left > 0:
+        return Nothing(
+            f"{why}; instances that were added lately are kept for {left:.0f} s: they cost nothing meanwhile"
+        )
+    names = ", ".join(steps[-1].instances)
+    reason = f"the instances of {names} that operation {steps[-1].operation} added are not needed any more"
+    expected = Expectation(view.snapshot, load, view.settings.chaining == "on").of(placement)
+    return Proposal(
+        Plan(actions, reason), (why, reason), expected.predictions(view.machines), reverts=(steps[-1].operation,)
+    )
+
+
+def _enough(view: View, load: Load, placement: Placement) -> bool:
+    """Whether a placement with fewer instances would do what is done now, with time to spare."""
+    before = view.snapshot.placement
+    expected = Expectation(view.snapshot, load, view.settings.chaining == "on").of(placement)
+    fewer = [name for name in before.instances if placement.total(name) < before.total(name)]
+    return all(expected.fullness[name] <= MOST_USED for name in fewer)

@@ -1,0 +1,274 @@
+"""What a goal leads to: the points of the issue on made-up loads, without a loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_up import PLAIN, TASKS, cluster, decided, placed, seen, view
+
+from penstock.autoscaler.goals import Goal, Grow, Stay, wish
+from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.policy import View, decide, policy
+from penstock.autoscaler.proposals import Answer, Nothing, Proposal, machines_fewer, machines_more
+from penstock.autoscaler.records import Verdict
+from penstock.cluster.model import Cluster, Placement
+from penstock.plans.plan import AddMachine, SetInstances, apply, apply_to_cluster
+from penstock.settings import Settings
+
+SPEEDS = {"rows": 10_000.0, "work": 100.0, "count": 1_000.0, "out": 10_000.0}
+HOUR = 3600.0
+#: Operators that use a core do what they can; `out` and `rows` hardly anything.
+ONE = cluster(1)
+
+
+def answer(seen_by: View, strategy: str = "stela") -> Answer:
+    return decide(strategy, policy(strategy), seen_by)
+
+
+def after(seen_by: View, strategy: str = "stela") -> tuple[Placement, Cluster]:
+    """Where the proposal leads."""
+    found = answer(seen_by, strategy)
+    assert isinstance(found, Proposal), found
+    actions = found.plan.actions
+    return apply(seen_by.snapshot.placement, actions), apply_to_cluster(seen_by.snapshot.cluster, actions)
+
+
+# 1: what the sinks measured counts
+
+
+def test_a_goal_is_not_met_by_a_projection() -> None:
+    busy = seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS | {"out": 150.0}, 1100.0)
+    load = measured_load(busy)
+    assert busy.operators["out"].rate == 150
+    found = wish(Goal(throughput=200.0), busy, load)
+    assert isinstance(found, Grow)
+    assert found.reason.startswith("the throughput of 150 rows/s is below the goal of 200")
+
+
+def test_sources_that_offer_less_are_no_reason_to_grow() -> None:
+    calm = seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 150.0)
+    found = wish(Goal(throughput=1000.0), calm, measured_load(calm))
+    assert isinstance(found, Stay)
+    assert "the sources offer no more rows" in found.reason
+
+
+# 2: what a scale-out added is taken back
+
+
+def test_four_cycles_leave_what_there_was() -> None:
+    where, placement = cluster(1), placed(cluster(1), rows=1, work=2, out=1)
+    start, history = placement, ()
+    counts = []
+    for cycle in range(4):
+        high = view(seen(placement, where, SPEEDS, 390.0), Goal(throughput=390.0), history=history)
+        placement, where, history = carried_out(high, 2 * cycle + 1)
+        counts.append(sum(placement.load().values()))
+        low = view(seen(placement, where, SPEEDS, 100.0), Goal(throughput=390.0), history=history)
+        placement, where, history = carried_out(low, 2 * cycle + 2)
+        counts.append(sum(placement.load().values()))
+    assert counts[::2] == counts[:1] * 4
+    assert placement == start
+    assert where.names == ("m1",)
+
+
+def carried_out(seen_by: View, number: int):
+    found = answer(seen_by)
+    assert isinstance(found, Proposal), found
+    one = decided(number, seen_by.snapshot, *found.plan.actions, reverts=found.reverts)
+    placement = apply(seen_by.snapshot.placement, found.plan.actions)
+    return placement, apply_to_cluster(seen_by.snapshot.cluster, found.plan.actions), (*seen_by.history, one)
+
+
+def test_what_a_scale_in_took_away_comes_back_as_it_was() -> None:
+    where = cluster(2)
+    start = placed(where, rows=1, work=4, out=1)
+    calm = view(seen(start, where, SPEEDS, 100.0), Goal(throughput=390.0))
+    placement, fewer, history = carried_out(calm, 1)
+    assert fewer.names == ("m2",) or fewer.names == ("m1",)
+    again = view(seen(placement, fewer, SPEEDS | {"work": 50.0}, 390.0), Goal(throughput=390.0), history=history)
+    back, more, _ = carried_out(again, 2)
+    assert {name: back.total(name) for name in start.instances} == {name: start.total(name) for name in start.instances}
+    assert len(more.machines) == 2
+
+
+# 6: backlog that drains
+
+
+def test_a_backlog_that_is_worked_off_is_no_spare_capacity() -> None:
+    where = cluster(2)
+    catching_up = seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 100.0, waiting=50_000)
+    found = wish(Goal(throughput=90.0), catching_up, measured_load(catching_up))
+    assert isinstance(found, Stay)
+    assert "50,000 rows wait" in found.reason
+
+
+# 7: other instances on the machines that are there
+
+
+def test_idle_cores_are_used_before_machines_come() -> None:
+    where = cluster(1, cores=8)
+    slow = view(seen(placed(where, rows=1, work=2, out=1), where, SPEEDS, 390.0), Goal(throughput=390.0))
+    placement, machines = after(slow)
+    assert machines == where
+    assert placement.total("work") == 4
+    assert answer(slow).predictions[1].value == 390.0  # type: ignore[union-attr]
+
+
+def test_operators_that_wait_need_no_cores() -> None:
+    slow = view(seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 390.0, cpu=0.01), Goal(throughput=390.0))
+    placement, machines = after(slow)
+    assert machines == ONE
+    assert placement.total("work") == 4
+
+
+def test_a_cluster_without_machines_to_come_does_what_it_can() -> None:
+    where = cluster(1, cores=3)
+    slow = view(seen(placed(where, rows=1, work=1, out=1), where, SPEEDS, 900.0), Goal(throughput=900.0), machines=0)
+    placement, _ = after(slow)
+    assert placement.total("work") == 3
+    full = seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 900.0)
+    found = answer(view(full, Goal(throughput=900.0), machines=0))
+    assert isinstance(found, Nothing)
+    assert "no slot has idle cores" in found.reason
+    assert "this cluster has no more machines" in found.reason
+
+
+def test_the_most_for_a_number_of_machines_means_other_instances_when_they_are_all_there() -> None:
+    where = cluster(2, cores=8)
+    slow = view(seen(placed(where, rows=1, work=2, out=1), where, SPEEDS, 1e6), Goal(machines_max=2))
+    placement, machines = after(slow)
+    assert machines == where
+    assert placement.total("work") > 2
+
+
+def test_no_core_is_idle_so_machines_come_as_many_as_the_work_needs() -> None:
+    where = cluster(2)
+    slow = view(seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 800.0), Goal(throughput=800.0))
+    found = answer(slow)
+    assert isinstance(found, Proposal)
+    assert machines_more(found.plan) == 2, "four cores are busy with half of the work"
+    capped = replace(slow, goal=Goal(throughput=800.0, machines_max=3))
+    assert machines_more(answer(capped).plan) == 1  # type: ignore[union-attr]
+
+
+def test_instances_that_were_added_go_when_they_are_idle() -> None:
+    where = cluster(1, cores=8)
+    before, more = placed(where, rows=1, work=2, out=1), placed(where, rows=1, work=4, out=1)
+    busy = seen(before, where, SPEEDS, 390.0)
+    history = (decided(1, busy, SetInstances("work", more.of("work"))),)
+    still = view(seen(more, where, SPEEDS, 350.0), Goal(throughput=390.0), history=history)
+    assert isinstance(answer(still), Nothing)
+    idle = view(seen(more, where, SPEEDS, 100.0), Goal(throughput=390.0), history=history, now=5 * HOUR)
+    assert isinstance(answer(replace(idle, now=2 * HOUR)), Nothing), "they cost nothing, and may be needed again"
+    placement, _ = after(idle)
+    assert placement == before
+    assert answer(idle).reverts == (1,)  # type: ignore[union-attr]
+
+
+# 9: as many instances as tasks
+
+
+def test_a_machine_that_would_bring_nothing_does_not_come() -> None:
+    where = cluster(2)
+    slow = seen(
+        placed(where, rows=1, work=1, count=TASKS, out=1), where, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0
+    )
+    found = answer(view(slow, Goal(throughput=500.0)))
+    assert isinstance(found, Nothing), "the instances would all go to a source that is idle"
+    assert "count has 4 tasks and 4 instances: penstock repartition count 8" in found.reason
+
+
+def test_an_operator_at_its_limit_is_moved_to_idle_cores() -> None:
+    where = cluster(2)
+    first = where.slots[0]
+    placement = Placement(
+        {"rows": {first: 1}, "work": {first: 1}, "count": {first: 4}, "out": {first: 1}}, {"count": (first,) * TASKS}
+    )
+    slow = seen(placement, where, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0)
+    moved = view(slow, Goal(throughput=500.0), machines=0)
+    found, _ = after(moved)
+    assert found.of("count") == {where.slots[0]: 2, where.slots[1]: 2}
+    assert found.tasks["count"].count(where.slots[1]) == 2
+    alone = cluster(1)
+    found, machines = after(view(seen(placement, alone, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0), moved.goal))
+    assert len(machines.machines) == 2, "a machine for its cores"
+    assert found.of("count") == {where.slots[0]: 2, where.slots[1]: 2}
+
+
+# Chains
+
+
+def test_a_chain_is_taken_apart_for_the_operator_that_needs_it_and_only_then() -> None:
+    where, chain = cluster(1, cores=8), tuple(one.name for one in PLAIN.operators)
+    together = placed(where, rows=1, work=1, out=1)
+    met = view(seen(together, where, SPEEDS, 90.0, chains=(chain,)), Goal(throughput=90.0))
+    assert isinstance(answer(met), Nothing)
+    slow = view(seen(together, where, SPEEDS, 250.0, chains=(chain,)), Goal(throughput=250.0))
+    placement, _ = after(slow)
+    assert placement.total("work") == 3
+    assert placement.total("rows") == placement.total("out") == 1
+
+
+def test_a_chain_that_is_too_slow_as_a_whole_grows_as_a_whole() -> None:
+    where, chain = cluster(1, cores=8), tuple(one.name for one in PLAIN.operators)
+    together = placed(where, rows=1, work=1, out=1)
+    even = dict.fromkeys(chain, 300.0)
+    slow = view(seen(together, where, even, 180.0, chains=(chain,)), Goal(throughput=180.0))
+    assert slow.situation.throughput == 100.0
+    placement, _ = after(slow)
+    assert {name: placement.total(name) for name in chain} == dict.fromkeys(chain, 2)
+
+
+def test_a_chain_is_put_together_again() -> None:
+    where, chain = cluster(1, cores=8), tuple(one.name for one in PLAIN.operators)
+    together = placed(where, rows=1, work=1, out=1)
+    apart = placed(where, rows=1, work=3, out=1)
+    busy = seen(together, where, SPEEDS, 250.0, chains=(chain,))
+    history = (decided(1, busy, SetInstances("work", apart.of("work"))),)
+    idle = view(seen(apart, where, SPEEDS, 50.0), Goal(throughput=250.0), history=history, now=1.1 * HOUR)
+    assert after(idle)[0] == together
+    nearly = replace(
+        idle, snapshot=seen(apart, where, SPEEDS, 90.0), load=measured_load(seen(apart, where, SPEEDS, 90.0))
+    )
+    assert isinstance(answer(nearly), Nothing), "as a chain it would do 98"
+
+
+# The settings of a run with a goal
+
+
+def test_scale_in_does_not_take_back_instances_that_are_needed() -> None:
+    where = cluster(2, cores=4)
+    before, more = placed(cluster(1, cores=4), rows=1, work=1, out=1), placed(where, rows=1, work=3, out=1)
+    busy = seen(before, cluster(1, cores=4), SPEEDS, 290.0)
+    history = (decided(1, busy, AddMachine(where.machines[1]), SetInstances("work", more.of("work"))),)
+    held = view(seen(more, where, SPEEDS, 250.0), Goal(throughput=250.0), history=history, settings=Settings())
+    found = answer(held)
+    assert isinstance(found, Proposal)
+    assert machines_fewer(found.plan) == 1
+    assert apply(more, found.plan.actions).total("work") == 3
+    assert found.reverts == ()
+
+
+def test_a_proposal_says_what_it_expects() -> None:
+    slow = view(seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 390.0), Goal(throughput=390.0))
+    found = answer(slow)
+    assert isinstance(found, Proposal)
+    said = {(one.metric, one.subject): one.value for one in found.predictions}
+    assert said["machines", ""] == 2
+    assert said["throughput", ""] > 200
+    assert 0 < said["utilisation", "work"] <= 1
+    assert Verdict.PENDING.judged is False
+
+
+def test_gain_is_handed_the_rates_that_it_has_learned() -> None:
+    slow = seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 390.0)
+    first = answer(view(slow, Goal(throughput=390.0)), "gain")
+    assert isinstance(first, Proposal)
+    assert first.memory is not None
+    done = decided(1, slow, *first.plan.actions, memory=replace(first.memory, rates={"work": 77.0}))
+    where = apply_to_cluster(ONE, first.plan.actions)
+    after_it = seen(apply(slow.placement, first.plan.actions), where, SPEEDS | {"work": 60.0}, 2000.0)
+    again = answer(view(after_it, Goal(throughput=2000.0), history=(done,)), "gain")
+    assert isinstance(again, Proposal)
+    assert again.memory is not None
+    assert again.memory.rates["work"] in (60.0, 77.0)
