@@ -23,6 +23,8 @@ KEPT = HOUR / 2
 HALF_LIFE = 2 * HOUR
 #: Nobody waits longer than this after a mistake, however often it was made.
 LONGEST = 4 * HOUR
+#: What failed is tried again after this time at the latest: what was in the way may be gone, and rows wait.
+LONGEST_PAUSE = HOUR / 2
 #: So many decisions in a row without effect are enough.
 WITHOUT_EFFECT = 2
 
@@ -53,7 +55,7 @@ def not_judged_yet(proposal: Proposal, view: View) -> str:
 @dataclass(frozen=True)
 class Failures:
     """After a proposal was refused or rolled back, the next one waits so many seconds; twice as long after each further
-    failure."""
+    failure, up to half an hour."""
 
     seconds: float
 
@@ -65,7 +67,7 @@ class Failures:
             failed.append(one)
         if not failed:
             return ""
-        wait = min(self.seconds * 2 ** (len(failed) - 1), LONGEST)
+        wait = min(self.seconds * 2 ** (len(failed) - 1), LONGEST_PAUSE)
         last = failed[0].at if failed[0].ended is None else failed[0].ended
         left = last + wait - view.now
         return f"the last proposal was {failed[0].fate}; the next one may begin in {left:.0f} s" if left > 0 else ""
