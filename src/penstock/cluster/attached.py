@@ -19,6 +19,7 @@ from penstock.cluster.provider import (
     no_such_machine,
     require_at_least_one,
 )
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
 #: Seconds between two looks at the executors.
@@ -228,6 +229,9 @@ class AttachedCluster:
 
     def tend(self) -> list[str]:
         return []  # the processes of the cluster are someone else's
+
+    def readings(self) -> Mapping[str, MachineReading]:
+        return {}
 
     def stop(self) -> None:
         """Nothing to end: the cluster belongs to someone else."""

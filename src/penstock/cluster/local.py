@@ -15,6 +15,7 @@ from penstock.cluster.provider import (
     own_driver_environment,
     require_at_least_one,
 )
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
 
@@ -62,6 +63,9 @@ class LocalCluster:
 
     def tend(self) -> list[str]:
         return []
+
+    def readings(self) -> Mapping[str, MachineReading]:
+        return {}
 
     def stop(self) -> None:
         """Nothing to end: the driver's JVM belongs to the session."""

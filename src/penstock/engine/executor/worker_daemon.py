@@ -12,6 +12,7 @@ No other thread may run here: `prepare` counts them.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -35,8 +36,16 @@ def prepare() -> None:
     gc.freeze()
 
 
+def join_groups() -> None:
+    """Join the control groups of the machine, if it is one of a lab: what workers do counts there from their first
+    moment. What was loaded before was not theirs, and cost the machine nothing."""
+    for folder in filter(None, os.environ.get("PENSTOCK_LAB_GROUPS", "").split(":")):
+        Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     prepare()
+    join_groups()
     manager()
