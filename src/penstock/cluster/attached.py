@@ -84,6 +84,10 @@ class AttachedCluster:
         with self._lock:
             return cluster_of(self._bound)
 
+    @property
+    def apart(self) -> bool:
+        return False
+
     def start(self) -> None:
         check_java()
 

@@ -19,6 +19,10 @@ class Ground(Protocol):
     def driver_host(self) -> str:
         """The address of the driver and the master."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether every machine has a link of its own."""
+
     def open(self, machines: int) -> None:
         """Make what all machines need. It raises, before it has made anything, if these machines cannot be."""
 
@@ -49,6 +53,7 @@ class Loopback:
     """Each machine is a loopback address, which is there already. All of them share this computer."""
 
     driver_host: str = LOOPBACK
+    apart: bool = False
 
     def open(self, machines: int) -> None:
         for address in self.free(machines, taken=()):

@@ -27,6 +27,10 @@ class LocalCluster:
         self.cluster = Cluster.of(["local"], slots, cores)
         self.master_url = f"local[{task_threads}]"
 
+    @property
+    def apart(self) -> bool:
+        return False
+
     def start(self) -> None:
         check_java()
 

@@ -54,6 +54,11 @@ class Provider(Protocol):
         """The machines and slots as known so far."""
         ...
 
+    @property
+    def apart(self) -> bool:
+        """Whether every machine has a link of its own, over which rows from other machines should come."""
+        ...
+
     def start(self) -> None:
         """Start the processes of this cluster, if it has any of its own."""
         ...

@@ -102,6 +102,10 @@ class StandaloneCluster:
             hosts = sorted(self._workers, key=addresses.order)
             return Cluster(tuple(self._workers[host].machine for host in hosts))
 
+    @property
+    def apart(self) -> bool:
+        return self.ground.apart
+
     def start(self) -> None:
         """Start the master and, once it listens, the workers.
 

@@ -42,6 +42,7 @@ class LabGround:
     """A switch, which is the network of driver and master, and the machines linked to it."""
 
     driver_host = f"{SUBNET}1"
+    apart = True
 
     def __init__(self, shape: LabShape) -> None:
         self.shape = shape

@@ -16,6 +16,10 @@ import os
 import sys
 from pathlib import Path
 
+from penstock.channels.origins import Origins
+from penstock.channels.segment_server import start_one_for_the_machine
+from penstock.engine.executor.worker import host_name
+
 #: Threads that may be there when workers are forked: our own, and the allocator's of pyarrow.
 MOST_THREADS = 2
 
@@ -43,9 +47,17 @@ def join_groups() -> None:
         Path(folder, "cgroup.procs").write_text(str(os.getpid()))
 
 
+def serve_segments() -> None:
+    """Start the server that gives others the segments of this machine, if bundles fetch them. It does not count among
+    the work of the machine, as Spark's own processes do not."""
+    if (origins := Origins.of_environment(os.environ)) is not None:
+        start_one_for_the_machine(host_name(), origins)
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     prepare()
+    serve_segments()
     join_groups()
     manager()
