@@ -30,6 +30,7 @@ class MachineUse:
 
     seconds: float
     cpu_cores: float
+    #: Seconds a second in which its work was held back, of all its processes that were.
     throttled: float
     memory_bytes: int
     received_per_second: float
@@ -40,6 +41,7 @@ class MachineUse:
 
     @property
     def cpu(self) -> float:
+        """Of its cores."""
         return self.cpu_cores / self.cores
 
     @property
@@ -50,6 +52,21 @@ class MachineUse:
     def link(self) -> float:
         """Of the link, in the direction that is used more."""
         return max(self.received_per_second, self.sent_per_second) / self.link_bytes_per_second
+
+    def as_json(self) -> dict[str, float]:
+        return {
+            "cpu": self.cpu,
+            "memory": self.memory,
+            "link": self.link,
+            "throttled": self.throttled,
+            "cpu_cores": self.cpu_cores,
+            "cores": self.cores,
+            "memory_bytes": self.memory_bytes,
+            "memory_limit": self.memory_limit,
+            "received_bytes_per_second": self.received_per_second,
+            "sent_bytes_per_second": self.sent_per_second,
+            "link_bytes_per_second": self.link_bytes_per_second,
+        }
 
 
 def use_between(earlier: MachineReading, later: MachineReading) -> MachineUse | None:
