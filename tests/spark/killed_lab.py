@@ -16,7 +16,7 @@ def main(state: str) -> None:
     topology = Topology("killed")
     events = topology.source("events", sources.rate(200), instances=1)
     topology.sink("out", sinks.noop(), inputs=[events], instances=1)
-    settings = Settings(chaining="off", slot_memory_mb=512, cluster_timeout=240)
+    settings = Settings(chaining="off", slot_memory_mb=512, cluster_timeout=600)
     with launch(topology.definition(), ClusterChoice("lab", machines=2), settings, state) as run:
         while run.statistics.batches("out") < 3:
             run.wait(0.1)

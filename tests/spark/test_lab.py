@@ -30,10 +30,10 @@ from penstock.engine.spark.host import SparkHost
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Status
 
-pytestmark = [needs_a_lab(), pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [needs_a_lab(), pytest.mark.live, pytest.mark.timeout(1500)]
 
 SETTINGS = replace(
-    TEST_SETTINGS, change_seconds=240, drain_seconds=240, cluster_timeout=240, slot_memory_mb=512, chaining="off"
+    TEST_SETTINGS, change_seconds=400, drain_seconds=400, cluster_timeout=400, slot_memory_mb=512, chaining="off"
 )
 MARK = "PENSTOCK_TEST_MARK"
 RATE = 2000.0
