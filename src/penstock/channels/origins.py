@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+#: What stands before the slash in the name of a slot that is not one of a machine.
+_NO_MACHINES = ("", "local", "task")
 #: What tells the parent of an executor's Python workers to start a server. Spark hides what is called a token.
 VARIABLE = "PENSTOCK_SEGMENTS_TOKEN"
 
@@ -49,6 +51,8 @@ class Origins:
         return Origins(*json.loads(text)) if text else None
 
 
-def machine_of(slot: str) -> str:
-    """The machine of a slot, by the slot's name."""
-    return slot.rpartition("/")[0]
+def origin_of(slot: str) -> str | None:
+    """The machine that wrote what a slot of this name wrote; None where that is no machine: nobody knows where it ran,
+    or all slots are in one process."""
+    machine = slot.rpartition("/")[0]
+    return machine if machine not in _NO_MACHINES else None

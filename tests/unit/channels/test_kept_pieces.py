@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from penstock.channels.kept_pieces import KeptPieces, make_room
-from penstock.channels.origins import Origins, machine_of
+from penstock.channels.origins import Origins, origin_of
 
 
 def test_what_is_kept_is_not_fetched_again(tmp_path):
@@ -54,4 +54,8 @@ def test_nobody_prints_the_token():
     assert origins.token not in repr(origins)
     assert Origins.of_environment(origins.as_variable()) == origins
     assert Origins.of_environment({}) is None
-    assert machine_of("10.77.0.2/1") == "10.77.0.2"
+
+
+def test_a_slot_says_which_machine_wrote():
+    assert origin_of("10.77.0.2/1") == "10.77.0.2"
+    assert [origin_of(slot) for slot in ("local/0", "task/3", "driver")] == [None] * 3

@@ -20,7 +20,7 @@ from penstock.cluster.lab.owners import Owner
 from penstock.cluster.lab.sizes import LabShape, MachineSize
 from penstock.cluster.provider import cluster_failed
 from penstock.cluster.readings import MachineReading
-from penstock.logs import LOGGER
+from penstock.logs import LOGGER, traced
 
 SUBNET = "10.77.0."
 #: What the daemon of an executor's Python workers reads: the control groups that it is to join.
@@ -125,7 +125,12 @@ class LabGround:
             if self._switch is None:
                 return {}
             ports, now = self._switch.counters(), run_time()
-            return {name: _reading(now, plot, ports[_port(name)]) for name, plot in self._plots.items()}
+            found = {}
+            for name, plot in self._plots.items():
+                # A group that somebody else has removed costs its figures, and nothing else.
+                with traced(f"the counters of {name} cannot be read", OSError, KeyError):
+                    found[name] = _reading(now, plot, ports[_port(name)])
+            return found
 
     def close(self) -> None:
         with self._lock:

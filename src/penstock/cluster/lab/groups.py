@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cluster.lab.owners import Owner, owner_of
+from penstock.cluster.lab.owners import owner_of
 from penstock.cluster.lab.sizes import MachineSize
 
 #: A short period keeps the pauses of a machine that has used up its share short: 15 ms at 0.25 cores.
@@ -205,8 +205,3 @@ def _removed(folder: Path, seconds: float) -> bool:
             time.sleep(POLL_SECONDS)
         else:
             return True
-
-
-def groups_of(owner: Owner, parent: Path) -> list[Path]:
-    """The groups that an owner has made below a folder."""
-    return [folder for folder in parent.glob(f"{owner.prefix}*") if folder.is_dir()]

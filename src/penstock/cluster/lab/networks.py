@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +79,7 @@ class _Home:
 def move_in(network: Network) -> None:
     """This thread goes into a network for good, until `move_out`; `outside` still leads back for a moment."""
     if _Home.handle is None:
-        _Home.handle, _Home.thread = _current(), _thread()
+        _Home.handle, _Home.thread = _current(), threading.get_native_id()
     _enter(network._handle)
 
 
@@ -86,7 +87,7 @@ def move_out() -> None:
     """Back to where the process comes from. Only the thread that moved in can be brought back: others end with the
     lab."""
     if _Home.handle is not None:
-        if _thread() == _Home.thread:
+        if threading.get_native_id() == _Home.thread:
             _enter(_Home.handle)
         os.close(_Home.handle)
         _Home.handle = _Home.thread = None
@@ -119,12 +120,6 @@ def _current() -> int:
 
 def _enter(handle: int) -> None:
     _check(_libc().setns(handle, _CLONE_NEWNET))
-
-
-def _thread() -> int:
-    import threading
-
-    return threading.get_native_id()
 
 
 def _libc() -> ctypes.CDLL:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.channels.kept_pieces import KeptPieces
-from penstock.channels.origins import Origins, machine_of
+from penstock.channels.origins import Origins, origin_of
 from penstock.channels.segments import SegmentStore
 from penstock.engine.executor import worker
 from penstock.engine.message.shares import Piece, Spread
@@ -45,7 +45,8 @@ class FetchedRows:
             return
         here, by_machine = worker.host_name(), dict[str, list[Piece]]()
         for piece in pieces:
-            if (machine := machine_of(piece.producer_slot)) != here and _AWAY.get(machine, 0) < time.monotonic():
+            machine = origin_of(piece.producer_slot)
+            if machine not in (None, here) and _AWAY.get(machine, 0) < time.monotonic():
                 by_machine.setdefault(machine, []).append(piece)
         for machine, wanted in by_machine.items():
             # A share is bounded (batch_bytes), and so is what is fetched for it.
