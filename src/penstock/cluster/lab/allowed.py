@@ -19,7 +19,7 @@ _PROGRAMS = (
 )
 _ROOT = (
     "Run it as root, in a container with --privileged, or as root of a user namespace "
-    "(unshare --user --map-root-user --net) where the system allows that."
+    "where the system allows that: unshare --user --map-root-user --net sh -c 'ip link set lo up; penstock run ...'."
 )
 _GROUPS = (
     "Penstock must be able to write below /sys/fs/cgroup, with the controllers cpu and memory: run as root, in a "
