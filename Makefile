@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path scenarios soak
+.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-lab bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path scenarios soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -69,6 +69,10 @@ bench-idle: $(TOOLS)
 # Kafka as a source: exactly once through kills, and throughput beside a bare consumer; about 5 minutes (ROUNDS=1: two).
 bench-kafka: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/kafka.py $${ROUNDS:+--rounds $$ROUNDS}
+
+# Are the machines of a lab really apart? CPU, links, placement. Needs root. ONLY=cpu,link,placement.
+bench-lab: $(TOOLS)
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/lab.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--only "$$ONLY"}
 
 # What monitoring costs at full speed; one round, about 10 minutes.
 bench-monitoring: $(TOOLS)

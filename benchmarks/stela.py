@@ -100,10 +100,10 @@ in the same run: what a saturated instance executes; for the others rows per bus
 times what the saturated ones show these to be off by. "Predicted" is the same model for what the strategy chose.
 
 Storm's default and least link load add no instance: they move those there are. All waits run at once wherever they are,
-so moving gains nothing here; in the papers it gained the cores of the new machine. Hence the ratio to Storm's default
-is what new instances give: at most (k + n) / k for a bottleneck of k instances that gets n of them, which with the
-published instances and machines is below the papers' ratios where k is 4 or 6 and a machine brings 2 to 5 instances
-that the other operators need too. It is printed beside the papers'.
+so moving gains nothing here. It gained little in the papers on linear and diamond, where executors were not short of
+cores (Stela, IV-B and IV-C). The ratio to Storm's default is what new instances give: (k + n) / k where one operator
+alone, with k instances, is the bottleneck and gets n new ones. In the published topologies as built here several
+operators tie for the bottleneck and share the new instances, so the ratio is lower. It is printed beside the papers'.
 """
 OURS_METHOD = """\
 `stela_capacity` is ours, the same rule on rates that are led through the graph with measured capacities

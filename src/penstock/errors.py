@@ -113,6 +113,7 @@ ERRORS: Mapping[str, str] = {
     "PYTHON_TOO_OLD": "This Python is too old.",
     "CLUSTER_FAILED": "The cluster could not be started, or it lost a process that it needs.",
     "BAD_CLUSTER": "Penstock cannot make or use the cluster that was asked for.",
+    "LAB_NOT_ALLOWED": "This computer does not let Penstock make the machines of a lab: networks, links or groups.",
     # state
     "STATE_IN_USE": "Another process runs on the same state folder or catalog, or the folder cannot be used.",
     "STATE_DOES_NOT_FIT": "The state belongs to another topology, another declaration or another moment.",

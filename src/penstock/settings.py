@@ -112,6 +112,18 @@ class Settings:
         "Where Spark's checkpoints are: a folder or URI that all machines see. If empty, they are in the state folder. "
         "Several topologies can share it: each has a folder of its own there.",
     )
+    segment_origins: str = setting(
+        "auto",
+        "Whether a bundle fetches segments that were written on another machine from that machine (on), or reads them "
+        "from the store (off). The store stays the truth: what cannot be fetched is read there. auto is on in a lab.",
+        choices=("auto", "on", "off"),
+    )
+    segment_port: int = setting(
+        7447, "Port on which each machine serves the segments that were written there.", low=1, high=65535
+    )
+    segment_kept_mb: int = setting(
+        256, "The most MB that a machine keeps of segments, for bundles that read the same rows.", low=1, high=1_000_000
+    )
     segment_compression: str = setting(
         "none",
         "Compression of segments. Segments without compression (none) are mapped into memory without a copy.",

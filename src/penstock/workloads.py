@@ -1,7 +1,7 @@
 """Operators for experiments: they wait as long as an operator would work, and pass on as many rows as it would.
 
 A wait needs no core, so a cluster of many machines can be tried out on a laptop; and it is exact, so a measured rate
-can be held against a computed one.
+can be held against a computed one. On machines that have a share of the cores (docs/lab.md) operators can really work.
 """
 
 from __future__ import annotations
@@ -50,6 +50,18 @@ class ServiceTime:
 
 
 @dataclass(frozen=True)
+class WorkTime(ServiceTime):
+    """Works for every row instead: it uses so many seconds of a core, however long that takes."""
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        end = time.thread_time() + batch.num_rows * self.seconds_per_row
+        while time.thread_time() < end:
+            # A little arithmetic between two looks at the clock: the clock is the kernel's, and is not all of the work.
+            sum(range(200))
+        return self._select(batch)
+
+
+@dataclass(frozen=True)
 class SplitBy:
     """Each row goes to the output that a column of it names; a row that names none is dropped."""
 
@@ -66,12 +78,23 @@ def service_time(seconds_per_row: float, selectivity: float = 1.0, seed: int = 0
 
     Which rows those are follows from a hash of the first column, so that column should tell rows apart. Operators one
     after the other need seeds of their own: with the same one, the second keeps just what the first has kept."""
-    for name, value in (("seconds_per_row", seconds_per_row), ("selectivity", selectivity)):
+    _require_numbers(seconds_per_row=seconds_per_row, selectivity=selectivity)
+    return ServiceTime(seconds_per_row, selectivity, seed)
+
+
+def work_time(cpu_seconds_per_row: float, selectivity: float = 1.0, seed: int = 0) -> WorkTime:
+    """As `service_time`, but the operator works: it uses so many seconds of a core for a row. Where it gets only a
+    share of a core, or shares one with others, it takes as much longer."""
+    _require_numbers(cpu_seconds_per_row=cpu_seconds_per_row, selectivity=selectivity)
+    return WorkTime(cpu_seconds_per_row, selectivity, seed)
+
+
+def _require_numbers(**values: float) -> None:
+    for name, value in values.items():
         if not math.isfinite(value) or value < 0:
             raise PenstockError(
                 "BAD_FUNCTION", f"{name} is {value!r}.", "Give a number of at least 0.", Location.of_caller()
             )
-    return ServiceTime(seconds_per_row, selectivity, seed)
 
 
 def split_by(column: str, outputs: Sequence[str]) -> SplitBy:

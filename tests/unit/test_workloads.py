@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pyarrow as pa
 import pytest
@@ -104,3 +105,15 @@ def test_mistakes(arguments):
         workloads.service_time(*arguments)
     assert caught.value.name == "BAD_FUNCTION"
     assert caught.value.where.file == __file__
+
+
+def test_an_operator_that_works_uses_as_much_of_a_core_as_it_says() -> None:
+    work = workloads.work_time(0.002)
+    cpu = time.thread_time()
+    batch = NUMBERS.rows(0, 50)
+    assert work(batch) is batch
+    used = time.thread_time() - cpu
+    assert 0.1 <= used < 0.2
+    assert workloads.work_time(0, selectivity=2.0)(batch).num_rows == 100
+    with pytest.raises(PenstockError, match="cpu_seconds_per_row"):
+        workloads.work_time(-1)

@@ -32,6 +32,15 @@ _OF_SLOTS = {
     "utilisation": ("utilisation_ratio", "Share of the time in which its instances are busy."),
     "cpu_utilisation": ("cpu_utilisation_ratio", "Share of its cores that its instances use."),
 }
+#: Of machines that are really apart (a lab).
+_OF_MACHINES = {
+    "cpu": ("cpu_ratio", "Share of its cores that the work on it used."),
+    "memory": ("memory_ratio", "Share of its memory that the work on it has."),
+    "link": ("link_ratio", "Share of its link that was used, in the direction that was used more."),
+    "throttled": ("throttled_ratio", "Seconds a second in which its work was held back for want of cores."),
+    "received_bytes_per_second": ("received_bytes_per_second", "Bytes that came over its link."),
+    "sent_bytes_per_second": ("sent_bytes_per_second", "Bytes that left over its link."),
+}
 
 
 def exposition(status: dict[str, Any]) -> bytes:
@@ -78,6 +87,9 @@ def _families(status: dict[str, Any]) -> Iterator[Metric]:
     for field, (name, meaning) in _OF_SLOTS.items():
         values = [({"machine": one["machine"], "slot": one["name"]}, one[field]) for one in slots]
         yield gauge(f"slot_{name}", meaning, values)
+    apart = [one for one in status["machines"] if one.get("used") is not None]
+    for field, (name, meaning) in _OF_MACHINES.items():
+        yield gauge(f"machine_{name}", meaning, [({"machine": one["name"]}, one["used"][field]) for one in apart])
     throughput = [({"sink": one["name"]}, one["throughput"]) for one in sinks]
     yield gauge("sink_throughput_rows_per_second", "Rows that reach it, over the last ten seconds.", throughput)
     latency = [({"sink": one["name"], "quantile": f"0.{q}"}, one[f"latency_p{q}"]) for one in sinks for q in (50, 99)]

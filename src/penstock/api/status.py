@@ -24,6 +24,7 @@ def status_of(run: RunningTopology, cluster_kind: str) -> dict[str, Any]:
         "machines": [
             {
                 "name": machine.name,
+                "used": use.as_json() if (use := snapshot.machine_uses.get(machine.name)) is not None else None,
                 "slots": [
                     {"name": slot.name, "cores": slot.cores, "usable": slot in usable, **_of_slot(slot.name, snapshot)}
                     for slot in machine.slots

@@ -59,12 +59,17 @@ def in_group_order(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def rows_of_groups(batch: pa.RecordBatch, first_group: int, stop_group: int) -> pa.RecordBatch:
     """The rows of groups [first_group, stop_group) of a sorted batch, without the group column; nothing is copied."""
+    return drop_groups(slice_of_groups(batch, first_group, stop_group))
+
+
+def slice_of_groups(batch: pa.RecordBatch, first_group: int, stop_group: int) -> pa.RecordBatch:
+    """The rows of groups [first_group, stop_group) of a sorted batch, with the group column."""
     groups = _groups(batch)
     start, stop = (
         len(groups) if group >= MAX_GROUPS else int(np.searchsorted(groups, np.uint16(group)))
         for group in (first_group, stop_group)
     )
-    return drop_groups(batch.slice(start, max(stop - start, 0)))
+    return batch.slice(start, max(stop - start, 0))
 
 
 def drop_groups(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +15,10 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import fs
 
+from penstock.channels.kept_pieces import make_room
 from penstock.channels.keys import in_group_order, is_grouped
 from penstock.channels.mounts import is_local
+from penstock.channels.origins import Origins
 from penstock.errors import PenstockError
 
 MAX_BATCH_ROWS = 65_536
@@ -23,6 +26,9 @@ MAX_BATCH_ROWS = 65_536
 MAX_BATCH_BYTES = 64 << 20
 #: Where rows differ much in size: the most bytes of any record batch of more than one row.
 LARGEST_BATCH_BYTES = 1 << 30
+#: After so many segments that a process keeps copies of, it sees to it that there are not too many.
+ROOM_EVERY = 32
+_KEPT = itertools.count()
 _BATCH_ROWS = b"penstock.batch_rows"
 _URI = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 _NAME = re.compile(r"(\d{10,})-\d{5,}-[0-9a-f]{32}\.arrow")
@@ -65,12 +71,15 @@ class SegmentStore:
         filesystem: fs.FileSystem | None = None,
         max_batch_rows: int = MAX_BATCH_ROWS,
         sync: bool = False,
+        origins: Origins | None = None,
     ) -> None:
         is_path = filesystem is None and not _URI.match(root)
         self.root = str(Path(root).absolute()) if is_path else root
         self.compression = compression
         self.max_batch_rows = max_batch_rows
         self.sync = sync
+        #: Where readers on other machines get segments from; None: from this store.
+        self.origins = origins
         self._given = filesystem
         self._opened: tuple[fs.FileSystem, str] | None = (filesystem, root.rstrip("/")) if filesystem else None
 
@@ -100,7 +109,25 @@ class SegmentStore:
         if self.sync and isinstance(filesystem, fs.LocalFileSystem):
             written = Path(root) / path
             sync(written, written.parent)
+        if self.origins is not None and not self._is_near(channel):
+            self._keep(self.origins, channel, name, batches, schema)
         return SegmentFile(path, table.num_rows, size)
+
+    def _keep(
+        self, origins: Origins, channel: str, name: str, batches: Sequence[pa.RecordBatch], schema: pa.Schema
+    ) -> None:
+        """Keep a copy on this machine for readers on others: the store is far from all of them."""
+        # A full disk here is no reason to fail: the store has the segment.
+        with suppress(OSError, pa.ArrowException):
+            kept = SegmentStore(str(origins.folder), max_batch_rows=self.max_batch_rows)
+            kept.write(channel, name, batches, schema)
+            if next(_KEPT) % ROOM_EVERY == 0:
+                make_room(origins.folder, origins.kept_bytes, ".arrow")
+
+    def _is_near(self, channel: str) -> bool:
+        """Whether the store is on a disk of this computer."""
+        filesystem, root = self._filesystem()
+        return isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{channel}")
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """Rows [start, stop) of a segment, counted from its own first row; all of it if nothing else is said.
@@ -171,7 +198,7 @@ class SegmentStore:
 
     def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader:
         filesystem, root = self._filesystem()
-        if isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{path.rpartition('/')[0]}"):
+        if self._is_near(path.rpartition("/")[0]):
             return pa.ipc.open_file(pa.memory_map(f"{root}/{path}"))
         return pa.ipc.open_file(filesystem.open_input_file(f"{root}/{path}"))
 

@@ -50,14 +50,24 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.argument("target", metavar="FILE[::NAME]")
 @click.option(
     "--cluster",
-    type=click.Choice(["local", "standalone", "attached"]),
+    type=click.Choice(["local", "standalone", "attached", "lab"]),
     help="local: one Spark process. standalone: Penstock starts a master and workers, and each machine is an address. "
+    "lab: the same with machines that are really apart, for experiments; see docs/lab.md. "
     "attached: a Spark master that runs already. [default: local, or attached if --master is given]",
 )
-@click.option("--machines", type=int, help="How many machines a standalone cluster has. [default: 2]")
+@click.option("--machines", type=int, help="How many machines a standalone cluster or a lab has. [default: 2]")
 @click.option("--slots", type=int, help="How many slots each machine has. [default: 2 local, 1 standalone]")
 @click.option("--cores", type=int, help="How many cores each slot has; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
+@click.option("--machine-cores", type=float, help="Lab: the cores of a machine, in all its operators. [default: 0.25]")
+@click.option("--machine-memory", metavar="SIZE", help="Lab: the memory of a machine's operators. [default: 600m]")
+@click.option(
+    "--machine-sizes",
+    metavar="SIZES",
+    help="Lab: machines that are not alike, from the first one on: CORES[/MEMORY[/LINK]],...",
+)
+@click.option("--link", metavar="RATE", help="Lab: what a machine's link carries each way. [default: 100mbit]")
+@click.option("--latency", metavar="TIME", help="Lab: from a machine to another, one way: 5ms. [default: none]")
 @click.option(
     "--seconds",
     type=float,
@@ -95,6 +105,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     slots: int | None,
     cores: int | None,
     master: str | None,
+    machine_cores: float | None,
+    machine_memory: str | None,
+    machine_sizes: str | None,
+    link: str | None,
+    latency: str | None,
     seconds: float | None,
     strategy: str | None,
     throughput: float | None,
@@ -112,8 +127,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
+    from penstock.cluster.lab.sizes import LabShape
 
-    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
+    sizes = (machine_cores, machine_memory, link, latency, machine_sizes)
+    lab = LabShape.read(*sizes) if any(size is not None for size in sizes) else None
+    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master, lab)
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max)
     if forget and state is None and not settings.catalog:

@@ -59,8 +59,31 @@ def print_status(status: Json) -> None:
                 machine["name"], name, str(slot["cores"]), str(slot["instances"]), percent(slot["utilisation"])
             )
     console.print(table)
+    print_uses(console, status["machines"])
     if status["operation"] is not None:
         print_operation(status["operation"])
+
+
+def print_uses(console: Console, machines: Sequence[Json]) -> None:
+    """What machines that are really apart use of what they have."""
+    apart = [(one["name"], one["used"]) for one in machines if one.get("used") is not None]
+    if not apart:
+        return
+    headings = ("CPU", "of cores", "held back", "memory", "of MB", "link", "in Mbit/s", "out Mbit/s", "of Mbit/s")
+    table = page_table("machine", *headings, numbers=headings)
+    for name, used in apart:
+        table.add_row(
+            name,
+            *(percent(used["cpu"]), f"{used['cores']:g}", percent(used["throttled"])),
+            *(percent(used["memory"]), f"{used['memory_limit'] / 2**20:.0f}"),
+            percent(used["link"]),
+            *(_megabits(used[f"{way}_bytes_per_second"]) for way in ("received", "sent", "link")),
+        )
+    console.print(table)
+
+
+def _megabits(bytes_per_second: float) -> str:
+    return f"{bytes_per_second * 8 / 1e6:.1f}"
 
 
 def percent(share: float | None) -> str:

@@ -11,15 +11,18 @@ from penstock.errors import PenstockError
 #: The first machine is 127.0.0.2: the driver and the master have 127.0.0.1.
 FIRST = 2
 LAST = 254
+SUBNET = "127.0.0."
 
 
-def free(count: int, taken: Collection[str]) -> list[str]:
+def free(count: int, taken: Collection[str], subnet: str = SUBNET) -> list[str]:
     """The first addresses, so many, that no machine has."""
-    addresses = [_address(last) for last in range(FIRST, LAST + 1)]
+    addresses = [f"{subnet}{last}" for last in range(FIRST, LAST + 1)]
     found = [address for address in addresses if address not in taken]
     if len(found) < count:
         raise PenstockError(
-            "BAD_CLUSTER", f"A standalone cluster has at most {len(addresses)} machines.", "Ask for fewer machines."
+            "BAD_CLUSTER",
+            f"A cluster on one computer has at most {len(addresses)} machines.",
+            "Ask for fewer machines.",
         )
     return found[:count]
 
@@ -39,7 +42,3 @@ def require(host: str) -> None:
         if sys.platform == "darwin":
             hint = f"Add the address with: sudo ifconfig lo0 alias {host} up (once for each machine, until a restart)."
         raise PenstockError("BAD_CLUSTER", f"Address {host} for a machine cannot be used: {problem}.", hint) from None
-
-
-def _address(last: int) -> str:
-    return f"127.0.0.{last}"

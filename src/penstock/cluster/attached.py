@@ -19,6 +19,7 @@ from penstock.cluster.provider import (
     no_such_machine,
     require_at_least_one,
 )
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
 #: Seconds between two looks at the executors.
@@ -82,6 +83,10 @@ class AttachedCluster:
     def cluster(self) -> Cluster:
         with self._lock:
             return cluster_of(self._bound)
+
+    @property
+    def apart(self) -> bool:
+        return False
 
     def start(self) -> None:
         check_java()
@@ -228,6 +233,9 @@ class AttachedCluster:
 
     def tend(self) -> list[str]:
         return []  # the processes of the cluster are someone else's
+
+    def readings(self) -> Mapping[str, MachineReading]:
+        return {}
 
     def stop(self) -> None:
         """Nothing to end: the cluster belongs to someone else."""

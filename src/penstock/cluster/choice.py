@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.cluster.attached import AttachedCluster
+from penstock.cluster.ground import Loopback
+from penstock.cluster.lab.ground import LabGround
+from penstock.cluster.lab.sizes import LabShape
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.provider import Provider, require_at_least_one
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 
-LOCAL, STANDALONE, ATTACHED = KINDS = ("local", "standalone", "attached")
+LOCAL, STANDALONE, ATTACHED, LAB = KINDS = ("local", "standalone", "attached", "lab")
 LOCAL_SLOTS = 2
 STANDALONE_MACHINES = 2
 STANDALONE_SLOTS = 1
@@ -28,6 +31,8 @@ class ClusterChoice:
     machines: int | None = None
     slots: int | None = None
     master: str | None = None
+    #: How large the machines of a lab are.
+    lab: LabShape | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -36,6 +41,12 @@ class ClusterChoice:
         require_at_least_one(**{what: count for what, count in given.items() if count is not None})
         if self.kind == LOCAL and self.machines is not None:
             raise _bad_cluster("a local cluster is one machine.", "Leave machines out, or choose standalone.")
+        if self.kind != LAB and self.lab is not None:
+            raise _bad_cluster(
+                f"the machines of a {self.kind} cluster have no sizes of their own.",
+                "Choose --cluster lab, or leave --machine-cores, --machine-memory, --machine-sizes, --link and "
+                "--latency out.",
+            )
         if self.kind == ATTACHED and self.master is None:
             raise _bad_cluster("an attached cluster needs its master.", "Give its URL: --master spark://host:7077.")
         if self.kind == ATTACHED and (self.machines is not None or self.slots is not None):
@@ -54,7 +65,8 @@ class ClusterChoice:
         threads = 2 * max(LEAST_TASK_THREADS, operators) * cores
         if self.kind == ATTACHED:
             return AttachedCluster(self.master or "", cores)
-        if self.kind == STANDALONE:
+        if self.kind in (STANDALONE, LAB):
+            ground = LabGround(self.lab or LabShape()) if self.kind == LAB else Loopback()
             return StandaloneCluster(
                 machines=self.machines or STANDALONE_MACHINES,
                 slots=self.slots or STANDALONE_SLOTS,
@@ -62,13 +74,14 @@ class ClusterChoice:
                 task_threads_per_slot=threads,
                 work_dir=work_dir,
                 executor_memory_mb=settings.slot_memory_mb,
+                ground=ground,
             )
         slots = self.slots or LOCAL_SLOTS
         return LocalCluster(slots, cores, threads * slots)
 
     def __str__(self) -> str:
         """The processes that are started, or the master that is connected to, for a user who waits."""
-        if self.kind == STANDALONE:
+        if self.kind in (STANDALONE, LAB):
             machines = self.machines or STANDALONE_MACHINES
             return f"a master and {machines} worker{'s' if machines > 1 else ''}"
         return f"the master {self.master}" if self.kind == ATTACHED else "one local Spark process"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.cluster.pages import Pages
-from penstock.cluster.provider import LOOPBACK
 
 #: The daemons do little and should be up soon: compiling less and collecting simply halves their start (9 s to 4 s on
 #: two cores).
@@ -55,10 +54,10 @@ def spark_home() -> Path:
     return Path(_find_spark_home())
 
 
-def master_command(work_dir: Path, ports: Ports | None = None) -> list[str]:
+def master_command(work_dir: Path, host: str, ports: Ports | None = None) -> list[str]:
     """A master on free ports, or on those of the one that it replaces: workers and drivers know no others."""
     service, ui = (ports.service, ports.ui) if ports else (0, 0)
-    addresses: dict[str, object] = {"--host": LOOPBACK, "--port": service, "--webui-port": ui}
+    addresses: dict[str, object] = {"--host": host, "--port": service, "--webui-port": ui}
     return _spark_class("master.Master", addresses | {"--properties-file": daemon_properties(work_dir)})
 
 

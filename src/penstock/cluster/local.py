@@ -15,6 +15,7 @@ from penstock.cluster.provider import (
     own_driver_environment,
     require_at_least_one,
 )
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
 
@@ -25,6 +26,10 @@ class LocalCluster:
         require_at_least_one(slots=slots, cores=cores, task_threads=task_threads)
         self.cluster = Cluster.of(["local"], slots, cores)
         self.master_url = f"local[{task_threads}]"
+
+    @property
+    def apart(self) -> bool:
+        return False
 
     def start(self) -> None:
         check_java()
@@ -62,6 +67,9 @@ class LocalCluster:
 
     def tend(self) -> list[str]:
         return []
+
+    def readings(self) -> Mapping[str, MachineReading]:
+        return {}
 
     def stop(self) -> None:
         """Nothing to end: the driver's JVM belongs to the session."""

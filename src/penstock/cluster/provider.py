@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
 #: Where the driver listens when everything runs on this computer.
@@ -51,6 +52,11 @@ class Provider(Protocol):
     @property
     def cluster(self) -> Cluster:
         """The machines and slots as known so far."""
+        ...
+
+    @property
+    def apart(self) -> bool:
+        """Whether every machine has a link of its own, over which rows from other machines should come."""
         ...
 
     def start(self) -> None:
@@ -105,20 +111,24 @@ class Provider(Protocol):
         """Start those of this cluster's own processes again that have ended, and say in words which."""
         ...
 
+    def readings(self) -> Mapping[str, MachineReading]:
+        """What each machine has used so far; empty where the machines share what they use."""
+        ...
+
     def stop(self) -> None:
         """End every process this cluster started and wait for their end; a second call does nothing."""
         ...
 
 
-def own_driver_environment() -> dict[str, str]:
+def own_driver_environment(host: str = LOOPBACK) -> dict[str, str]:
     """The driver's environment where driver and executors share this computer and this Python."""
     # Without SPARK_LOCAL_IP Spark announces whatever the host name resolves to, which may be unreachable.
-    return {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+    return {"SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": sys.executable}
 
 
-def own_driver_conf() -> dict[str, str]:
+def own_driver_conf(host: str = LOOPBACK) -> dict[str, str]:
     """The driver's addresses where driver and executors share this computer."""
-    return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return {"spark.driver.host": host, "spark.driver.bindAddress": host}
 
 
 def require_at_least_one(**counts: int) -> None:

@@ -1,5 +1,5 @@
 """The `standalone` cluster: Penstock starts a Spark master and workers, and each worker is a machine with an address of
-its own."""
+its own. A `lab` is the same on another ground (ground.py): there the machines are really apart."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.cluster import addresses, daemons
 from penstock.cluster.binding import assign_slots
+from penstock.cluster.ground import Ground, Loopback
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.pages import Pages
 from penstock.cluster.processes import GuardedProcess, tail
 from penstock.cluster.provider import (
-    LOOPBACK,
     Executor,
     Executors,
     ListExecutors,
@@ -27,6 +27,7 @@ from penstock.cluster.provider import (
     own_driver_environment,
     require_at_least_one,
 )
+from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, delete_folder, traced
 
@@ -63,6 +64,7 @@ class StandaloneCluster:
     work_dir: Path
     executor_memory_mb: int = 512
     executor_java_options: str = daemons.EXECUTOR_JVM
+    ground: Ground = field(default_factory=Loopback)
 
     def __post_init__(self) -> None:
         require_at_least_one(
@@ -92,13 +94,17 @@ class StandaloneCluster:
 
     @property
     def master_url(self) -> str:
-        return f"spark://{LOOPBACK}:{self._master_ports().service}"
+        return f"spark://{self.ground.driver_host}:{self._master_ports().service}"
 
     @property
     def cluster(self) -> Cluster:
         with self._lock:
             hosts = sorted(self._workers, key=addresses.order)
             return Cluster(tuple(self._workers[host].machine for host in hosts))
+
+    @property
+    def apart(self) -> bool:
+        return self.ground.apart
 
     def start(self) -> None:
         """Start the master and, once it listens, the workers.
@@ -107,14 +113,13 @@ class StandaloneCluster:
         cannot be started earlier: a worker that finds no master tries again only after 5 to 15 s.
         """
         check_java()
-        for address in addresses.free(self.machines, taken=()):
-            addresses.require(address)
         self._clear_scratch()  # a driver that was killed could not delete its own
         # The notes of an earlier run's master: with them, this master would wait for workers that are gone.
         delete_folder(self.work_dir / "recovery")
         daemons.write_conf(self.work_dir, self._pages)
         try:
-            self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir))
+            self.ground.open(self.machines)
+            self._master = self._launch_master()
             self._ports = _await_ports(self._master, START_SECONDS)
             for machine in self.upcoming(self.machines):
                 self.add_machine(machine)
@@ -123,10 +128,12 @@ class StandaloneCluster:
             raise
 
     def driver_environment(self) -> dict[str, str]:
-        return own_driver_environment() | {"SPARK_CONF_DIR": str(daemons.conf_folder(self.work_dir))}
+        return own_driver_environment(self.ground.driver_host) | {
+            "SPARK_CONF_DIR": str(daemons.conf_folder(self.work_dir))
+        }
 
     def spark_conf(self) -> dict[str, str]:
-        return own_driver_conf() | {
+        return own_driver_conf(self.ground.driver_host) | {
             "spark.executor.cores": str(self.task_threads_per_slot),
             "spark.executor.memory": f"{self.executor_memory_mb}m",
             "spark.executor.extraJavaOptions": self.executor_java_options,
@@ -156,7 +163,7 @@ class StandaloneCluster:
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         with self._lock:
-            free = addresses.free(count, taken={*self._workers, *self._leaving})
+            free = self.ground.free(count, taken={*self._workers, *self._leaving})
             return Cluster.of(free, self.slots, self.cores).machines
 
     def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
@@ -165,7 +172,7 @@ class StandaloneCluster:
     def add_machine(self, machine: Machine, spark: Executors | None = None, idle: Collection[Slot] = ()) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""
         with self._lock:
-            addresses.require(machine.name)
+            self.ground.settle(machine.name)
             self._workers[machine.name] = Worker(machine, self._launch_worker(machine.name))
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
@@ -201,6 +208,7 @@ class StandaloneCluster:
                 self._drain(worker, drain_seconds)
         finally:
             worker.process.terminate(GRACE_SECONDS)
+            self.ground.leave(name)
             with self._lock:
                 self._leaving.pop(name, None)
 
@@ -217,7 +225,7 @@ class StandaloneCluster:
                         f"the master had ended (exit code {self._master.exit_code}), and Penstock started it again"
                     )
                     self._master.terminate(0)  # nothing is left to end but our line to its guard
-                    self._master = self._launch("master", LOOPBACK, daemons.master_command(self.work_dir, self._ports))
+                    self._master = self._launch_master(self._ports)
                 return done
             if daemons.Ports.read(self._master.log.read_text(errors="replace")) is None:
                 return []  # a worker that finds no master tries again only after 5 to 15 s
@@ -256,6 +264,7 @@ class StandaloneCluster:
             self._master = self._ports = None
             if processes:
                 self._clear_scratch()
+            self.ground.close()
 
     def _clear_scratch(self) -> None:
         delete_folder(daemons.scratch_folder(self.work_dir))
@@ -273,6 +282,13 @@ class StandaloneCluster:
                 return
             time.sleep(POLL_SECONDS)
 
+    def readings(self) -> Mapping[str, MachineReading]:
+        return self.ground.readings()
+
+    def _launch_master(self, ports: daemons.Ports | None = None) -> GuardedProcess:
+        host = self.ground.driver_host
+        return self._launch("master", host, daemons.master_command(self.work_dir, host, ports))
+
     def _launch_worker(self, host: str) -> GuardedProcess:
         command = daemons.worker_command(
             host,
@@ -284,11 +300,12 @@ class StandaloneCluster:
         return self._launch(f"worker-{host}", host, command)
 
     def _launch(self, name: str, host: str, command: list[str]) -> GuardedProcess:
-        environment = daemons.daemon_environment(os.environ, self.work_dir, host)
+        environment = daemons.daemon_environment(os.environ, self.work_dir, host) | dict(self.ground.environment(host))
         log = self.work_dir / f"{name}.log"
         if log.exists():  # the ports are read from it: an earlier process's would be taken for this one's
             log.replace(self.work_dir / f"{name}.before.log")
-        return GuardedProcess(command, log, environment, GRACE_SECONDS)
+        with self.ground.within(host):
+            return GuardedProcess(command, log, environment, GRACE_SECONDS)
 
     def _master_ports(self) -> daemons.Ports:
         if self._ports is None:

@@ -28,6 +28,8 @@ class Of(StrEnum):
     #: An operator on one slot.
     SLOT = "slot"
     STREAM = "stream"
+    #: A machine that is really apart from the others, in a lab.
+    MACHINE = "machine"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ OVERHEAD_PARTS: Mapping[str, str] = {
 
 _ANY = (Of.OPERATOR, Of.SLOT, Of.STREAM)
 _PLACED = (Of.OPERATOR, Of.SLOT)
+_MACHINE = (Of.MACHINE,)
 _WAITING = (Of.OPERATOR, Of.STREAM)
 
 
@@ -149,6 +152,15 @@ _LIST = (
     _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),
     _derived("latency_p90", "s", "Latency that 90% of the rows stay below.", (Of.SINK,)),
     _derived("latency_p99", "s", "Latency that 99% of the rows stay below.", (Of.SINK,)),
+    _derived("machine_cpu", "share", "Of its cores: what the work on a machine used, by its control group.", _MACHINE),
+    _derived("machine_memory", "share", "Of its memory: what the work on a machine has, by its group.", _MACHINE),
+    _derived("machine_link", "share", "Of its link: what the busier direction carried, by its interface.", _MACHINE),
+    _derived(
+        "machine_throttled",
+        "s/s",
+        "Time in which work of a machine was held back because the machine had used up its cores.",
+        _MACHINE,
+    ),
     _derived("traffic", "bytes/s", "Bytes a second from the slot (machine) that wrote them to the one that read them."),
 )
 

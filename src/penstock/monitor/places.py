@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from penstock.cluster.model import Machine, Placement, Slot
+from penstock.cluster.readings import MachineUse
 from penstock.monitor.heard_operator import HeardOperator
 from penstock.monitor.sample import Way
-from penstock.monitor.snapshot import SlotSnapshot
+from penstock.monitor.snapshot import SlotSnapshot, Snapshot
 from penstock.monitor.totals import SlotTotals
 from penstock.monitor.unknown import known_sum, largest, plus, ratio, total
 
@@ -68,3 +70,12 @@ def traffic_of(heard: Iterable[HeardOperator]) -> dict[Way, float]:
             if rate is not None:
                 traffic[way] = traffic.get(way, 0.0) + rate
     return traffic
+
+
+def with_uses(snapshot: Snapshot, uses: Mapping[str, MachineUse]) -> Snapshot:
+    """The CPU of a machine is what its group used, where that is known: its instances do not see all of it."""
+    machines = {
+        name: replace(one, cpu_utilisation=uses[name].cpu) if name in uses else one
+        for name, one in snapshot.machines.items()
+    }
+    return replace(snapshot, machines=machines, machine_uses=dict(uses)) if uses else snapshot

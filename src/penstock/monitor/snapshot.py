@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.clock import shown
 from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.readings import MachineUse
 from penstock.monitor.latency import Latency
 from penstock.monitor.sample import StateSize, Way
 from penstock.topology.definition import TopologyDefinition
@@ -135,6 +136,8 @@ class Snapshot:
     gaps: tuple[Gap, ...] = ()
     #: Operators that run as one: what one of them hands to the next never waits.
     chains: tuple[tuple[str, ...], ...] = ()
+    #: What each machine uses of what it has, by its own counters; only where machines are really apart (a lab).
+    machine_uses: Mapping[str, MachineUse] = field(default_factory=dict)
     #: Seconds that a micro-batch takes under full load; None where it is not known.
     longest_batch: float | None = None
 
@@ -177,7 +180,11 @@ class Snapshot:
             "operators": [_operator_json(one, placement) for one in self.operators.values()],
             "streams": [dataclasses.asdict(one) for one in self.streams.values()],
             "machines": [
-                {**dataclasses.asdict(one), "slots": [slot.name for slot in machine.slots]}
+                {
+                    **dataclasses.asdict(one),
+                    "slots": [slot.name for slot in machine.slots],
+                    "used": use.as_json() if (use := self.machine_uses.get(machine.name)) is not None else None,
+                }
                 for machine in self.cluster.machines
                 if (one := self.machines.get(machine.name)) is not None
             ],

@@ -63,7 +63,7 @@ def test_daemons_and_driver_find_them_and_no_command_line_shows_them(tmp_path: P
     assert environment["SPARK_CONF_DIR"] == conf
     commands = [
         daemons.worker_command("127.0.0.2", 1, 512, tmp_path, "spark://x:1"),
-        daemons.master_command(tmp_path),
+        daemons.master_command(tmp_path, "127.0.0.1"),
     ]
     for command in commands:
         assert command[command.index("--properties-file") + 1] == str(tmp_path / "conf" / "daemons.conf")

@@ -1,5 +1,6 @@
 """The standalone cluster without Spark: a fake `spark-class` plays the daemons."""
 
+import contextlib
 import os
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster import addresses, daemons, standalone
+from penstock.cluster.ground import Loopback
 from penstock.cluster.provider import Executor
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.errors import PenstockError
@@ -117,10 +119,10 @@ def test_a_master_that_says_nothing_is_given_up_and_ended(daemon, cluster, monke
 
 
 def test_an_address_that_cannot_be_had(daemon, cluster, monkeypatch):
-    # 192.0.2.0/24 is for documentation: no computer has it.
-    monkeypatch.setattr(addresses, "_address", lambda last: f"192.0.2.{last + 100}")
+    # 203.0.113.0/24 is for documentation: no computer has it.
+    monkeypatch.setattr(Loopback, "free", lambda self, count, taken: addresses.free(count, taken, "203.0.113."))
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(PenstockError, match=r"ifconfig lo0 alias 192\.0\.2\.102") as caught:
+    with pytest.raises(PenstockError, match=r"ifconfig lo0 alias 203\.0\.113\.2") as caught:
         cluster.start()
     assert name_of(caught) == "BAD_CLUSTER"
 
@@ -223,3 +225,51 @@ def test_what_a_cluster_leaves_in_its_scratch_folder_is_deleted(daemon, cluster,
     left.mkdir(parents=True)
     cluster.stop()
     assert not (tmp_path / "work" / "scratch").exists()
+
+
+class RecordedGround(Loopback):
+    """Loopback addresses, and a record of what was asked of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "asked", [])
+
+    def settle(self, name):
+        self.asked.append(f"settle {name}")
+
+    def leave(self, name):
+        self.asked.append(f"leave {name}")
+
+    @contextlib.contextmanager
+    def within(self, name):
+        self.asked.append(f"into {name}")
+        yield
+
+    def environment(self, name):
+        return {"GROUND": name}
+
+    def close(self):
+        self.asked.append("close")
+
+
+def test_processes_are_started_on_the_ground_and_the_ground_goes_last(daemon, tmp_path):
+    ground = RecordedGround()
+    cluster = StandaloneCluster(1, 1, cores=1, task_threads_per_slot=4, work_dir=tmp_path / "work", ground=ground)
+    daemon(SAYS_PORTS.format(third="true").replace("exec sleep", "echo ground $GROUND; exec sleep"))
+    try:
+        cluster.start()
+        [new] = cluster.upcoming(1)
+        cluster.add_machine(new)
+        log = cluster._workers[new.name].process.log
+        while "ground" not in log.read_text():
+            time.sleep(0.02)
+        assert f"ground {new.name}" in log.read_text()
+        cluster.remove_machine(new.name)
+    finally:
+        cluster.stop()
+    assert ground.asked == [
+        "into 127.0.0.1",
+        *("settle 127.0.0.2", "into 127.0.0.2"),
+        *("settle 127.0.0.3", "into 127.0.0.3", "leave 127.0.0.3"),
+        "close",
+    ]

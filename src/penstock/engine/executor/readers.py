@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.channels.key_hashes import Key, without_hashes
 from penstock.channels.keys import drop_groups, rows_of_groups
 from penstock.channels.segments import SegmentStore
+from penstock.engine.executor.fetching import FetchedRows
 from penstock.engine.executor.task_rows import rows_of_task
 from penstock.engine.message.program import Portion
 from penstock.engine.message.shares import Descriptor, Piece, Spread, cuts, runs
@@ -35,18 +36,22 @@ class ChannelReader:
         shuffled = [piece for piece in descriptor.pieces if piece.spread is Spread.SHUFFLE]
         others = [piece for piece in descriptor.pieces if piece.spread is not Spread.SHUFFLE]
         ranges = cuts(sum(piece.stop - piece.start for piece in shuffled), [1] * count)
+        fetched = FetchedRows(self.store, descriptor.pieces)
         return [
-            itertools.chain(self._shuffled(shuffled, *ranges[index]), self._others(others, index, count))
+            itertools.chain(
+                self._shuffled(fetched, shuffled, *ranges[index]), self._others(fetched, others, index, count)
+            )
             for index in range(count)
         ]
 
     def rows(self, descriptor: Descriptor) -> Iterator[pa.RecordBatch]:
         """All rows of the pieces in one go, for Spark SQL; columns that only channels need are dropped."""
+        fetched = FetchedRows(self.store, descriptor.pieces)
         if descriptor.pieces and descriptor.pieces[0].spread is Spread.BY_TASK:
-            yield from self._of_task(descriptor.pieces)
+            yield from self._of_task(fetched, descriptor.pieces)
             return
         for piece in descriptor.pieces:
-            for batch in self.store.read(piece.path, piece.start, piece.stop):
+            for batch in fetched.of(piece, piece.start, piece.stop):
                 if piece.spread is not Spread.BY_KEY:
                     yield self._in_schema(batch)
                 elif piece.stop_group > piece.first_group:
@@ -54,9 +59,9 @@ class ChannelReader:
                 else:
                     yield self._in_schema(drop_groups(batch))
 
-    def _of_task(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    def _of_task(self, fetched: FetchedRows, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows of one task of a keyed operator. All inputs of one DataFrame are split in the same way."""
-        read = (batch for piece in pieces for batch in self.store.read(piece.path, piece.start, piece.stop))
+        read = (batch for piece in pieces for batch in fetched.of(piece, piece.start, piece.stop))
         for mine in rows_of_task(pieces, map(self._with_nulls, read), self.key, self.tasks):
             yield self._in_schema(mine)
 
@@ -72,7 +77,7 @@ class ChannelReader:
         pieces = descriptor.pieces
         return min(piece.born_from for piece in pieces), max(piece.born_to for piece in pieces)
 
-    def _shuffled(self, pieces: Sequence[Piece], start: int, stop: int) -> Iterator[Portion]:
+    def _shuffled(self, fetched: FetchedRows, pieces: Sequence[Piece], start: int, stop: int) -> Iterator[Portion]:
         """Rows [start, stop) of the pieces, counted over all of them."""
         seen = 0
         for piece in pieces:
@@ -80,17 +85,17 @@ class ChannelReader:
             low, high = max(start - seen, 0), min(stop - seen, rows)
             seen += rows
             if low < high:
-                for batch in self.store.read(piece.path, piece.start + low, piece.start + high):
+                for batch in fetched.of(piece, piece.start + low, piece.start + high):
                     yield piece, self._in_schema(batch)
 
-    def _others(self, pieces: Sequence[Piece], index: int, count: int) -> Iterator[Portion]:
+    def _others(self, fetched: FetchedRows, pieces: Sequence[Piece], index: int, count: int) -> Iterator[Portion]:
         for piece in pieces:
             if piece.spread is Spread.BROADCAST:
-                for batch in self.store.read(piece.path, piece.start, piece.stop):
+                for batch in fetched.of(piece, piece.start, piece.stop):
                     yield piece, self._in_schema(batch)
                 continue
             low, high = cuts(piece.stop_group - piece.first_group, [1] * count)[index]
-            for batch in self.store.read(piece.path, piece.start, piece.stop):
+            for batch in fetched.of(piece, piece.start, piece.stop):
                 mine = rows_of_groups(batch, piece.first_group + low, piece.first_group + high)
                 if mine.num_rows:
                     yield piece, self._in_schema(mine)

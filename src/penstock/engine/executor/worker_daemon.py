@@ -12,8 +12,13 @@ No other thread may run here: `prepare` counts them.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
+
+from penstock.channels.origins import Origins
+from penstock.channels.segment_server import start_one_for_the_machine
+from penstock.engine.executor.worker import host_name
 
 #: Threads that may be there when workers are forked: our own, and the allocator's of pyarrow.
 MOST_THREADS = 2
@@ -35,8 +40,24 @@ def prepare() -> None:
     gc.freeze()
 
 
+def join_groups() -> None:
+    """Join the control groups of the machine, if it is one of a lab: what workers do counts there from their first
+    moment. What was loaded before was not theirs, and cost the machine nothing."""
+    for folder in filter(None, os.environ.get("PENSTOCK_LAB_GROUPS", "").split(":")):
+        Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+
+
+def serve_segments() -> None:
+    """Start the server that gives others the segments of this machine, if bundles fetch them. It does not count among
+    the work of the machine, as Spark's own processes do not."""
+    if (origins := Origins.of_environment(os.environ)) is not None:
+        start_one_for_the_machine(host_name(), origins)
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     prepare()
+    serve_segments()
+    join_groups()
     manager()

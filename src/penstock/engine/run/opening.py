@@ -96,7 +96,7 @@ def open_context(
     checkpoints = Checkpoints(host.spark, _place(settings.checkpoints, owner, state, "checkpoints"))
     compression = None if settings.segment_compression == "none" else settings.segment_compression
     root = _place(settings.segments, owner, state, "segments")
-    store = SegmentStore(root, compression, sync=_durable(settings))
+    store = SegmentStore(root, compression, sync=_durable(settings), origins=host.origins)
     declared = shape_of(definition, plans)
     old = read_old_state(catalog, checkpoints)
     succession = settle(definition, old, declared, forget)

@@ -208,6 +208,7 @@ class Run:
             placement=lambda: self.arrangement.requested,
             cluster=lambda: self.host.cluster,
             executors=self.host.slots.by_executor,
+            readings=self.host.provider.readings,
             checkpoint=context.checkpoint,
             happened=self.happened,
         )

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from penstock.channels.log import Channels
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
+from penstock.monitor.machine_uses import MachineUses
 from penstock.monitor.monitor import Monitor
+from penstock.monitor.places import with_uses
 from penstock.monitor.report import BatchReport, sums
 from penstock.monitor.sample import Levels, StateSize
 from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
@@ -50,6 +53,8 @@ class Watched:
     #: Executor -> slot.
     executors: Callable[[], Mapping[str, str]]
     checkpoint: Callable[[str], str]
+    #: What each machine has used so far, where that can be said.
+    readings: Callable[[], Mapping[str, MachineReading]]
     #: (kind, text)
     happened: Callable[[str, str], object]
 
@@ -79,6 +84,7 @@ class Watcher:
         self._seconds = sample_seconds
         definition, now = around.definition(), run_time()
         self._known = {one.name: _Known(now, streams=streams_of(definition, one.name)) for one in definition.operators}
+        self._uses = MachineUses(sample_seconds)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
         #: Whether the store took what it was given the last time.
@@ -137,7 +143,8 @@ class Watcher:
 
     def snapshot(self) -> Snapshot:
         self.look()
-        return self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
+        found = self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
+        return with_uses(found, self._uses.take(self._around.readings()))
 
     def look(self) -> None:
         for name in self._known:
@@ -171,6 +178,7 @@ class Watcher:
         try:
             self.look()
             self._find_out()
+            self._uses.take(self._around.readings())
             self._missed = None
         except Exception as problem:
             # A query that is being replaced, a JVM that is about to end: the next round looks again. The same problem

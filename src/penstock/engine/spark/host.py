@@ -11,6 +11,7 @@ from types import TracebackType
 
 from pyspark.sql import SparkSession
 
+from penstock.channels.origins import Origins
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
 from penstock.cluster.processes import GuardedFolder
@@ -62,6 +63,8 @@ class SparkHost:
         self.tell = tell
         #: Why bundles are not placed; empty if they are.
         self.unplaced_because = ""
+        #: Where bundles fetch the segments of other machines; None: all read the store.
+        self.origins = _origins(provider, settings)
         self._spark: SparkSession | None = None
         self._streams: Streams | None = None
         self._slots: Slots | None = None
@@ -83,8 +86,12 @@ class SparkHost:
                 options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={self._temporary.path}"
                 os.environ["SPARK_SUBMIT_OPTS"] = options.strip()
             self.tell("starting Spark")
+            conf = self.spark_conf
+            if self.origins is not None:
+                served = {f"spark.executorEnv.{name}": value for name, value in self.origins.as_variable().items()}
+                conf = served | conf
             with _output_to(self.log):
-                self._spark = open_session(self.name, self.provider, self.settings, self.python_path, self.spark_conf)
+                self._spark = open_session(self.name, self.provider, self.settings, self.python_path, conf)
             close_callbacks(self._spark)
             self._streams = self._choose_streams(self._spark)
             self._slots = Slots(self.provider, self._streams.internals)
@@ -155,6 +162,13 @@ class SparkHost:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _origins(provider: Provider, settings: Settings) -> Origins | None:
+    wanted = settings.segment_origins
+    if wanted == "off" or (wanted == "auto" and not provider.apart):
+        return None
+    return Origins.with_new_token(settings.segment_port, settings.segment_kept_mb << 20)
 
 
 @contextmanager

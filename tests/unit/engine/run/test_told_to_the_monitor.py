@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
+from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
 from penstock.engine.run.watcher import Watched, Watcher
 from penstock.monitor.monitor import Monitor
@@ -58,6 +60,7 @@ def around(happened: list[tuple[str, str]]) -> Watched:
         cluster=lambda: CLUSTER,
         executors=lambda: {"7": A0.name},
         checkpoint=lambda operator: "/nowhere",
+        readings=lambda: {},
         happened=lambda kind, text: happened.append((kind, text)),
     )
 
@@ -181,3 +184,21 @@ def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Watched)
     assert monitor.samples[-1].overhead_parts == {
         "ask": 0.02, "get_batch": 0.0, "planning": 0.0, "offset_log": 0.0, "commit_log": 0.0
     }  # fmt: skip
+
+
+def test_a_snapshot_has_what_machines_use_where_they_are_apart(around: Watched) -> None:
+    machine = CLUSTER.machines[0].name
+    seconds = iter((0.0, 10.0))
+
+    def readings() -> dict[str, MachineReading]:
+        at = next(seconds)
+        return {machine: MachineReading(at, at / 10, at / 5, 50, int(at) * 30, 0, 0.25, 100, 60.0)}
+
+    watcher = Watcher(Monitor(DEFINITION, Settings(), 0.0), replace(around, readings=readings), 10.0)
+    assert watcher.snapshot().machine_uses == {}
+    snapshot = watcher.snapshot()
+    used = snapshot.machine_uses[machine]
+    assert (used.cpu, used.memory, used.link, used.throttled) == pytest.approx((0.4, 0.5, 0.5, 0.2))
+    assert snapshot.machines[machine].cpu_utilisation == pytest.approx(0.4), "what its group used"
+    [first, *_] = snapshot.as_json()["machines"]
+    assert first["used"]["cpu"] == pytest.approx(0.4)

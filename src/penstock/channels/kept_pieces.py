@@ -1,0 +1,79 @@
+"""Pieces of segments that a machine keeps because several of its bundles read them: each comes over the link once.
+
+They are files in a folder that all executors of the machine share, and there is a bound on their bytes: the oldest go
+first. To lose one is to fetch it again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class KeptPieces:
+    folder: Path
+    most_bytes: int
+
+    def get(self, name: str, fetch: Callable[[], bytes | None]) -> pa.Buffer | None:
+        """What is kept under this name, or else what `fetch` brings; None if it brings nothing. Who asks for the same
+        meanwhile waits."""
+        file = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.piece"
+        if (found := _mapped(file)) is not None:
+            return found
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(file.with_suffix(".lock")):
+            if (found := _mapped(file)) is not None:
+                return found
+            content = fetch()
+            if content is None:
+                return None
+            written = file.with_name(f"{uuid4().hex}.new")
+            written.write_bytes(content)
+            written.replace(file)
+        make_room(self.folder, self.most_bytes, ".piece")
+        return pa.py_buffer(content)
+
+
+def make_room(folder: Path, most_bytes: int, suffix: str) -> None:
+    """Delete the oldest files below a folder until the others have no more bytes than these. Whoever reads a file that
+    goes has it mapped, and may go on."""
+    files = []
+    for file in folder.rglob(f"*{suffix}"):
+        with suppress(OSError):  # another process makes room as well
+            status = file.stat()
+            files.append((status.st_mtime, status.st_size, file))
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files):
+        if total <= most_bytes:
+            return
+        for one in (file, file.with_suffix(".lock")):
+            with suppress(OSError):
+                one.unlink()
+        total -= size
+
+
+def _mapped(file: Path) -> pa.Buffer | None:
+    try:
+        with pa.memory_map(str(file)) as content:
+            return content.read_buffer()
+    except (OSError, pa.ArrowException):
+        return None
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

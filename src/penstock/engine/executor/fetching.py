@@ -1,0 +1,177 @@
+"""How a bundle gets the rows of its share that were written on other machines: from there, all at once, or from the
+store where that does not work.
+
+One request goes to each machine, side by side. A machine that sends nothing for some seconds, or that is gone, is left
+alone for a while, and its segments are read from the store: nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.channels.kept_pieces import KeptPieces
+from penstock.channels.origins import Origins, origin_of
+from penstock.channels.segments import SegmentStore
+from penstock.engine.executor import worker
+from penstock.engine.message.shares import Piece, Spread
+
+#: How many machines a worker process fetches from at once.
+MOST_REQUESTS = 8
+#: Seconds without a part after which a machine counts as gone, and for how long it is left alone then.
+SILENT_SECONDS = 5.0
+AWAY_SECONDS = 10.0
+MOST_SECONDS = 120.0
+#: Several bundles of a machine read the same rows: these are kept there.
+_SHARED = (Spread.BROADCAST, Spread.BY_TASK)
+#: By machine: until when nobody asks it.
+_AWAY: dict[str, float] = {}
+
+
+class FetchedRows:
+    """The rows of one share, wherever they come from. Any thread may read them."""
+
+    def __init__(self, store: SegmentStore, pieces: Sequence[Piece]) -> None:
+        self._store = store
+        self._requests: dict[Piece, _Request] = {}
+        if store.origins is None:
+            return
+        here, by_machine = worker.host_name(), dict[str, list[Piece]]()
+        for piece in pieces:
+            machine = origin_of(piece.producer_slot)
+            if machine not in (None, here) and _AWAY.get(machine, 0) < time.monotonic():
+                by_machine.setdefault(machine, []).append(piece)
+        for machine, wanted in by_machine.items():
+            # A share is bounded (batch_bytes), and so is what is fetched for it.
+            request = _Request(machine, store, store.origins, list(dict.fromkeys(wanted)))
+            self._requests |= dict.fromkeys(wanted, request)
+            _pool().submit(request.run)
+
+    def of(self, piece: Piece, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Rows [start, stop) of the piece's segment; where the piece names groups, perhaps only rows of these."""
+        request = self._requests.get(piece)
+        found = request.rows(piece) if request is not None else None
+        if found is None:
+            yield from self._store.read(piece.path, start, stop)
+            return
+        first = piece.start
+        for batch in found:
+            if piece.stop_group and piece.spread is Spread.BY_KEY:
+                yield batch
+                continue
+            low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+            first += batch.num_rows
+            if low < high:
+                yield batch.slice(low, high - low)
+
+
+class _Request:
+    """What one machine is asked for."""
+
+    def __init__(self, machine: str, store: SegmentStore, origins: Origins, pieces: Sequence[Piece]) -> None:
+        self._machine = machine
+        self._store = store
+        self._origins = origins
+        self._pieces = pieces
+        self._found: dict[Piece, list[pa.RecordBatch]] = {}
+        self._over = threading.Event()
+        self._last = time.monotonic()
+        self._given_up = False
+        self._error: Exception | None = None
+
+    def rows(self, piece: Piece) -> list[pa.RecordBatch] | None:
+        """None if the machine does not give them."""
+        while not self._over.wait(SILENT_SECONDS / 10):
+            if time.monotonic() > self._last + SILENT_SECONDS:
+                self._leave_alone()
+                return None
+        if self._error is not None:
+            raise self._error
+        return self._found.get(piece)
+
+    def run(self) -> None:
+        if self._given_up:
+            return
+        self._last = time.monotonic()
+        try:
+            alone = [piece for piece in self._pieces if piece.spread not in _SHARED]
+            found = dict(zip(alone, self._ask(alone), strict=True)) if alone else {}
+            for piece in self._pieces:
+                if piece.spread in _SHARED:
+                    found[piece] = self._kept(piece)
+            self._found = found
+        except (OSError, pa.ArrowException):
+            self._leave_alone()  # whatever it is, the store has the rows
+        except Exception as error:
+            self._error = error
+        finally:
+            self._over.set()
+
+    def _leave_alone(self) -> None:
+        self._given_up = True
+        _AWAY[self._machine] = time.monotonic() + AWAY_SECONDS
+
+    def _kept(self, piece: Piece) -> list[pa.RecordBatch]:
+        kept = KeptPieces(self._origins.folder, self._origins.kept_bytes)
+
+        def fetch() -> bytes:
+            [rows] = self._ask([piece])
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows[0].schema) as writer:
+                for batch in rows:
+                    writer.write_batch(batch)
+            return bytes(sink.getvalue())
+
+        content = kept.get(f"{self._store.root} {piece.path} {piece.start} {piece.stop}", fetch)
+        assert content is not None
+        return list(pa.ipc.open_stream(content))
+
+    def _ask(self, pieces: Sequence[Piece]) -> list[list[pa.RecordBatch]]:
+        from pyarrow import flight
+
+        wanted = [
+            [
+                piece.path,
+                piece.start,
+                piece.stop,
+                *((piece.first_group, piece.stop_group) if _by_key(piece) else (0, 0)),
+            ]
+            for piece in pieces
+        ]
+        asked = {"token": self._origins.token, "root": self._store.root, "pieces": wanted}
+        ticket = flight.Ticket(json.dumps(asked).encode())
+        # Nobody waits this long; but a request to a machine that is cut off must not hold its thread for good.
+        answer = _client(self._machine, self._origins.port).do_get(
+            ticket, flight.FlightCallOptions(timeout=MOST_SECONDS)
+        )
+        found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+        for chunk in answer:
+            self._last = time.monotonic()
+            index, rows = (column[0] for column in chunk.data.columns)
+            # One copy puts the rows where their columns are aligned in memory.
+            found[index.as_py()] += pa.ipc.open_stream(rows.as_buffer().to_pybytes())
+        return found
+
+
+def _by_key(piece: Piece) -> bool:
+    return piece.spread is Spread.BY_KEY and piece.stop_group > piece.first_group
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MOST_REQUESTS, thread_name_prefix="fetch")
+
+
+@functools.lru_cache(maxsize=256)
+def _client(machine: str, port: int) -> Any:
+    from pyarrow import flight
+
+    address = f"[{machine}]" if ":" in machine else machine
+    return flight.connect(f"grpc://{address}:{port}")

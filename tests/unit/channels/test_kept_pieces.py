@@ -1,0 +1,61 @@
+"""What a machine keeps of others' segments has a bound, and is fetched once."""
+
+from __future__ import annotations
+
+import os
+
+from penstock.channels.kept_pieces import KeptPieces, make_room
+from penstock.channels.origins import Origins, origin_of
+
+
+def test_what_is_kept_is_not_fetched_again(tmp_path):
+    kept = KeptPieces(tmp_path / "kept", 1000)
+    asked = []
+
+    def fetch() -> bytes:
+        asked.append(1)
+        return b"rows"
+
+    assert [kept.get("a", fetch).to_pybytes() for _ in range(3)] == [b"rows"] * 3
+    assert asked == [1]
+
+
+def test_what_cannot_be_fetched_is_not_kept(tmp_path):
+    kept = KeptPieces(tmp_path, 1000)
+    assert kept.get("a", lambda: None) is None
+    found = kept.get("a", lambda: b"rows")
+    assert found is not None
+
+
+def test_the_oldest_go_first(tmp_path):
+    kept = KeptPieces(tmp_path, 250)
+    for number in range(4):
+        kept.get(str(number), lambda: bytes(100))
+        for file in tmp_path.glob("*.piece"):
+            status = file.stat()
+            os.utime(file, (status.st_atime, status.st_mtime - 10))
+    assert len(list(tmp_path.glob("*.piece"))) == 2
+    asked = []
+    kept.get("3", lambda: asked.append(1) or b"")
+    assert asked == [], "the newest is still there"
+
+
+def test_room_is_made_in_folders_below(tmp_path):
+    for channel in ("a", "b"):
+        (tmp_path / channel).mkdir()
+        (tmp_path / channel / "one.arrow").write_bytes(bytes(100))
+    os.utime(tmp_path / "a" / "one.arrow", (1, 1))
+    make_room(tmp_path, 150, ".arrow")
+    assert [file.parent.name for file in tmp_path.rglob("*.arrow")] == ["b"]
+
+
+def test_nobody_prints_the_token():
+    origins = Origins.with_new_token(7, 8)
+    assert origins.token not in repr(origins)
+    assert Origins.of_environment(origins.as_variable()) == origins
+    assert Origins.of_environment({}) is None
+
+
+def test_a_slot_says_which_machine_wrote():
+    assert origin_of("10.77.0.2/1") == "10.77.0.2"
+    assert [origin_of(slot) for slot in ("local/0", "task/3", "driver")] == [None] * 3

@@ -1,0 +1,170 @@
+"""Rows come from the machine that wrote them, and from the store where that machine does not give them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from penstock.channels.keys import grouped_schema, sort_by_group
+from penstock.channels.origins import Origins
+from penstock.channels.segment_server import serve
+from penstock.channels.segments import SegmentStore
+from penstock.engine.executor import fetching, worker
+from penstock.engine.executor.fetching import FetchedRows
+from penstock.engine.executor.readers import ChannelReader
+from penstock.engine.message.shares import Descriptor, Piece, Spread
+
+SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.dictionary(pa.int32(), pa.string()))])
+GROUPS = 8
+THERE, GONE = "127.0.0.2", "127.0.0.3"
+
+
+def rows(first: int, count: int) -> pa.RecordBatch:
+    numbers = pa.array(range(first, first + count), pa.int64())
+    words = pa.array([f"w{first}-{n % 7}" for n in range(count)]).dictionary_encode()
+    return pa.record_batch([numbers, words], schema=SCHEMA)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Iterator[SegmentStore]:
+    with socket.create_server((THERE, 0)) as probe:
+        port = probe.getsockname()[1]
+    monkeypatch.setattr(Origins, "folder", tmp_path / "kept")
+    monkeypatch.setattr(worker, "host_name", lambda: "127.0.0.9")
+    fetching._AWAY.clear()
+    yield SegmentStore(str(tmp_path / "far"), origins=Origins.with_new_token(port, 1 << 20))
+    fetching._AWAY.clear()
+
+
+@pytest.fixture
+def server(store) -> Iterator[list[str]]:
+    """The paths that were read at the server."""
+    assert store.origins is not None
+    read: list[str] = []
+    original = SegmentStore.read
+
+    def noted(self, path, start=0, stop=None):
+        if threading.current_thread() is not threading.main_thread():
+            read.append(path)
+        return original(self, path, start, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SegmentStore, "read", noted)
+        running = serve(THERE, store.origins)
+        yield read
+        running.shutdown()
+
+
+def written(store: SegmentStore, name: str, first: int, by: str = THERE, spread: Spread = Spread.SHUFFLE) -> Piece:
+    batches, schema = [rows(first, 300), rows(first + 300, 200)], SCHEMA
+    if spread is Spread.BY_KEY:
+        batches = [sort_by_group(batch, ["n"], GROUPS) for batch in batches]
+        schema = grouped_schema(SCHEMA)
+    file = store.write("a.out", name, batches, schema)
+    groups = (2, 5) if spread is Spread.BY_KEY else (0, 0)
+    return Piece(file.path, 20, 480, spread, 0.0, 0.0, f"{by}/0", *groups)
+
+
+def read(store: SegmentStore, pieces: list[Piece], instances: int = 3) -> list[list[dict[str, object]]]:
+    found = ChannelReader(store).read(Descriptor("x/0", instances, tuple(pieces), None), None)
+    return [[row for _, batch in portions for row in batch.to_pylist()] for portions in found]
+
+
+def without_origins(store: SegmentStore) -> SegmentStore:
+    return SegmentStore(store.root)
+
+
+@pytest.mark.parametrize("spread", [Spread.SHUFFLE, Spread.BY_KEY, Spread.BROADCAST])
+def test_rows_from_the_other_machine_are_those_of_the_store(store, server, spread):
+    pieces = [written(store, f"s{index}", 1000 * index, spread=spread) for index in range(3)]
+    wanted = read(without_origins(store), pieces)
+    assert server == []
+    assert read(store, pieces) == wanted
+    assert sorted(set(server)) == [piece.path for piece in pieces]
+    assert sum(map(len, wanted)) > 0
+
+
+def test_what_was_written_here_is_not_asked_for(store, server):
+    piece = written(store, "s", 0, by="127.0.0.9")
+    assert read(store, [piece]) == read(without_origins(store), [piece])
+    assert server == []
+
+
+def test_rows_of_a_machine_that_is_gone_come_from_the_store(store, server):
+    pieces = [written(store, "one", 0), written(store, "two", 1000, by=GONE)]
+    wanted = read(without_origins(store), pieces)
+    assert read(store, pieces) == wanted
+    assert set(server) == {"a.out/one"}
+    assert list(fetching._AWAY) == [GONE]
+    assert read(store, pieces) == wanted, "it is left alone now"
+
+
+def test_a_stranger_gets_nothing(store, server):
+    piece = written(store, "one", 0)
+    assert store.origins is not None
+    stranger = SegmentStore(store.root, origins=Origins(store.origins.port, "guess", 1 << 20))
+    assert read(stranger, [piece]) == read(without_origins(store), [piece])
+    assert server == []
+    assert list(fetching._AWAY) == [THERE]
+
+
+def test_a_segment_that_the_machine_does_not_have_comes_from_the_store(store, server, tmp_path):
+    piece = written(store, "one", 0)
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "far").rename(elsewhere)
+    away = SegmentStore(str(tmp_path / "far"), origins=store.origins)
+    away._opened = (pa.fs.LocalFileSystem(), str(elsewhere))
+    assert read(away, [piece]) == read(SegmentStore(str(elsewhere)), [piece])
+
+
+def test_a_machine_that_says_nothing_is_not_waited_for(store, monkeypatch):
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(fetching, "MOST_SECONDS", 3.0)
+    assert store.origins is not None
+    piece = written(store, "one", 0)
+    with socket.create_server((THERE, store.origins.port)):
+        began = time.monotonic()
+        assert read(store, [piece]) == read(without_origins(store), [piece])
+        assert time.monotonic() - began < 3.0
+    assert list(fetching._AWAY) == [THERE]
+
+
+def test_rows_that_several_read_come_over_once(store, server):
+    piece = written(store, "one", 0, spread=Spread.BROADCAST)
+    wanted = read(without_origins(store), [piece])
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(read(store, [piece]))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 4
+    assert server == ["a.out/one"]
+
+
+def test_only_the_groups_that_are_asked_for_come(store, server):
+    piece = written(store, "one", 0, spread=Spread.BY_KEY)
+    fetched = list(FetchedRows(store, [piece]).of(piece, piece.start, piece.stop))
+    groups = {group for batch in fetched for group in batch.column(batch.num_columns - 1).to_pylist()}
+    assert groups <= {2, 3, 4}
+    assert groups
+
+
+def test_a_machine_keeps_what_it_writes_to_a_store_that_is_far(store, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(SegmentStore, "_is_near", lambda self, channel: "kept" in self.root)
+    piece = written(store, "one", 0)
+    assert (tmp_path / "kept" / "a.out" / "one").exists()
+    wanted = read(without_origins(store), [piece])
+    (tmp_path / "far" / "a.out" / "one").unlink()
+    assert read(store, [piece]) == wanted, "it came from the copy on the other machine"
+
+
+def test_a_mistake_in_the_code_is_not_taken_for_a_machine_that_is_gone(store, server, monkeypatch):
+    monkeypatch.setattr(fetching._Request, "_ask", lambda self, pieces: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        read(store, [written(store, "one", 0)])
