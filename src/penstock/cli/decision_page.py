@@ -22,13 +22,15 @@ def print_decisions(answer: Json) -> None:
     page = page_table(
         "id", "time", "decision", "before/s", "expected/s", "measured/s", "machines", "verdict", "why", numbers=numbers
     )
+    for column in page.columns[:-1]:
+        column.no_wrap = True
     for one in answer["decisions"]:
         at = time.strftime("%m-%d %H:%M:%S", time.localtime(one["time"]))
         measured = one["measured"] or {}
         page.add_row(
             str(one["id"]),
             at,
-            f"{one['action']}: {one['change']}",
+            one["change"],
             _rate(one["before"]["throughput"]),
             _rate(_expected(one)),
             _rate(measured.get("throughput")),
