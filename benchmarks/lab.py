@@ -17,6 +17,7 @@ from lab_topologies import LANES, lanes, sent_over, together, worked_on
 from results import Bar, finish, machine, named, write_results
 
 from penstock import Settings, Topology
+from penstock.channels.origins import origin_of
 from penstock.clock import run_time
 from penstock.cluster import standalone
 from penstock.cluster.choice import ClusterChoice
@@ -25,6 +26,7 @@ from penstock.cluster.model import Placement, Slot
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.topology import SparkTopology
+from penstock.monitor.report import BatchReport
 
 METHOD = """\
 All parts run on a lab of one slot a machine, every operator a query of its own, with bundles that stand. A figure is
@@ -85,6 +87,19 @@ class Bench:
         rest(run, self.seconds)
         seconds = run_time() - began
         return [(run.statistics.totals(name)[0] - rows) / seconds for name, rows in zip(operators, before, strict=True)]
+
+
+class Crossed:
+    """Adds up what the monitor is told of: the bytes that bundles read and another machine wrote."""
+
+    def __init__(self, run: SparkTopology) -> None:
+        self.bytes = 0
+        run.listen(self._add)
+
+    def _add(self, report: BatchReport) -> None:
+        for bundle in report.bundles:
+            here = bundle.slot.rpartition("/")[0]
+            self.bytes += sum(size for slot, size in bundle.traffic.items() if origin_of(slot) not in (None, here))
 
 
 def rest(run: SparkTopology, seconds: float) -> None:
@@ -150,15 +165,15 @@ def link(rounds: int, seconds: float) -> tuple[list[str], list[Bar]]:
         one, two = bench.slots
         topology = sent_over(rows_per_second=2 * LINK / 8 / 1024)
         with bench.running(topology, {"made": {one: 1}, "read": {two: 2}, "out": {two: 1}}) as run:
+            crossed = Crossed(run)
 
             def measure() -> list[float]:
-                run.monitor.restart(run_time())
-                before = bench.host.provider.readings()[two.machine]
+                before, told = bench.host.provider.readings()[two.machine], crossed.bytes
                 rest(run, bench.seconds)
-                after = bench.host.provider.readings()[two.machine]
-                carried = (after.received_bytes - before.received_bytes) / (after.at - before.at)
-                told = run.snapshot().machine_traffic.get((one.machine, two.machine), 0.0)
-                return [carried * 8, told * 8, told / carried]
+                after, told = bench.host.provider.readings()[two.machine], crossed.bytes - told
+                carried = after.received_bytes - before.received_bytes
+                seconds = after.at - before.at
+                return [carried * 8 / seconds, told * 8 / seconds, told / carried]
 
             carried, told, agree = median(measure, bench.rounds)
     lines = [

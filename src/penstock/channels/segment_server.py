@@ -26,8 +26,8 @@ from penstock.channels.origins import Origins
 from penstock.channels.segments import SegmentStore
 from penstock.errors import PenstockError
 
-#: Rows of a piece go in parts of about this size, so that who waits sees that they come.
-PART_BYTES = 1 << 20
+#: Rows of a piece go in parts of about this size, so that who waits sees that they come, also on a slow link.
+PART_BYTES = 1 << 16
 ANSWER = pa.schema([("piece", pa.int32()), ("rows", pa.large_binary())])
 ALIVE_SECONDS = 0.5
 

@@ -26,7 +26,7 @@ from penstock.engine.message.shares import Piece, Spread
 #: How many machines a worker process fetches from at once.
 MOST_REQUESTS = 8
 #: Seconds without a part after which a machine counts as gone, and for how long it is left alone then.
-SILENT_SECONDS = 5.0
+SILENT_SECONDS = 10.0
 AWAY_SECONDS = 10.0
 MOST_SECONDS = 120.0
 #: Several bundles of a machine read the same rows: these are kept there.
