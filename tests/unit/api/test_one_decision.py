@@ -17,6 +17,7 @@ from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
 from penstock.plans.requests import set_instances
@@ -38,6 +39,7 @@ class FakeRun:
         self.told: list[str] = []
         self.started_at = 0.0
         self.host = self
+        self.decisions = DecisionLog()
 
     @property
     def provider(self) -> FakeRun:
@@ -100,7 +102,8 @@ def test_what_was_checked_is_what_is_carried_out(run: FakeRun, steering: Steerin
     operation = steering.operations.get(steering.scale_out()["id"])
     assert steering.operations.wait(operation, WAIT)
     assert operation.state is Fate.DONE
-    assert run.snapshots == 1, "the check of the request and the operation are one decision"
+    # The check of the request and the operation are one decision; its record is of the moment before it is carried out.
+    assert run.snapshots == 1 + 1
     assert run.cluster.names == ("a", "b", "c")
 
 
@@ -119,7 +122,7 @@ def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, s
     go_on.set()
     assert steering.operations.wait(second, WAIT)
     assert [first.state, second.state] == [Fate.DONE, Fate.DONE]
-    assert run.snapshots == 2
+    assert run.snapshots == 2 + 2, "each has a decision and a record"
     assert run.cluster.names == ("a", "b", "c", "d")
 
 
