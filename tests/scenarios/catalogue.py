@@ -184,6 +184,15 @@ ROUGH = [
         operators=line(work=Op(400, instances=2)),
         happens=((1, Retuned({"work": 200})), (3, Retuned({"work": 400}))),
     ),
+    Scenario(
+        "capacity-comes-back-with-room",
+        Demand.constant(500),
+        HOLD,
+        6,
+        (calm, met(), few_machines(), as_before(0.9, 5.9)),
+        operators=line(work=Op(400, instances=2)),
+        happens=((1, Retuned({"work": 200})), (3, Retuned({"work": 400}))),
+    ),
 ]
 
 LIMITS = [
