@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,21 +13,27 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "speed"))
 
 import faults
 import live
 import live_bars
+import live_stateless
+import new_machine
 import speed
+import standing_batch
 import stela
 import stela_congested
+import unequal_slots
 from live_gaps import Measured
 from live_load import Load
 from results import Bar
 from speed_bars import half_of_the_slowest, latency_bars, machine_bar, slots_bar, throughput_bars
 from speed_runs import APART, BYTEWAX, FLINK, FUSED, LIMIT, PENSTOCK, PLAIN
-
-# speed_runs puts the scripts of bench-speed on the path.
 from unequal_slots import rates_of
+
+from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.plans.enacting import Status
 
 CUT, PLAIN_CUT = "repartition 8 to 16", "stop, repartition 8 to 16, start"
 
@@ -339,3 +346,70 @@ def test_congested_is_an_experiment_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     assert met(bars) == {
         f"3. {name}: a congested instance works, of its time": name != "linear" for name in stela.TOPOLOGIES
     }
+
+
+# Scripts, as far as they go without Spark
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        new_machine.topology,
+        lambda: unequal_slots.topology(30_000.0),
+        lambda: standing_batch.topology_of(standing_batch.Size(rows=10, bundles=2, batches=5)),
+        lambda: live_stateless.topology(Load(2000, 1.0, before=1.0, after=1.0, warm_up=1.0)),
+    ],
+)
+def test_the_topologies_of_the_benchmarks_can_be_declared(declared: Callable[[], Any]) -> None:
+    assert declared().definition().operators
+
+
+class FakeInternals:
+    def __init__(self) -> None:
+        self.ids = frozenset({"0", "1"})
+
+    def executor_ids(self) -> frozenset[str]:
+        return self.ids
+
+
+def test_the_phases_of_a_machine_that_comes_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Cluster.of(["127.0.0.4"], slots=1, cores=1).machines[0]
+    internals, usable, listeners, plans = FakeInternals(), set[Slot](), list[Callable[[Any], None]](), list[Any]()
+    monkeypatch.setattr(new_machine, "POLL", 0.001)
+
+    def carry_out(plan: Any) -> Any:
+        plans.append(plan)
+        if len(plans) == 1:
+            (tmp_path / "worker-127.0.0.4.log").write_text("INFO Worker: Successfully registered with master")
+            (tmp_path / "127.0.0.4" / "app-1" / "2").mkdir(parents=True)
+            (tmp_path / "127.0.0.4" / "app-1" / "2" / "stderr").touch()
+            internals.ids = frozenset({"0", "1", "2"})
+            usable.update(machine.slots)
+        else:
+            for slot in ("127.0.0.2/0", machine.slots[0].name):
+                report = SimpleNamespace(operator="same", bundles=[SimpleNamespace(slot=slot)])
+                for listener in listeners:
+                    listener(report)
+        return SimpleNamespace(status=Status.DONE, reason="")
+
+    host = SimpleNamespace(
+        streams=SimpleNamespace(internals=internals),
+        slots=SimpleNamespace(usable=lambda: frozenset(usable)),
+        cluster=SimpleNamespace(slots=machine.slots),
+    )
+    run = SimpleNamespace(
+        host=host, changes=SimpleNamespace(carry_out=carry_out), listen=listeners.append, placement=Placement({}, {})
+    )
+    provider = SimpleNamespace(work_dir=tmp_path, upcoming=lambda count: (machine,))
+    found = new_machine.measure(run, provider)
+    phases = found["phases"]
+    assert [*phases] == [
+        new_machine.REGISTERED,
+        new_machine.LAUNCHED,
+        new_machine.CAME,
+        new_machine.WARM,
+        new_machine.THERE,
+    ]
+    assert sum(phases.values()) == pytest.approx(found["there"])
+    assert min(phases.values()) >= 0
+    assert found["first"] >= 0
