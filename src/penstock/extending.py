@@ -13,12 +13,12 @@ from collections.abc import Mapping as ReadOnly
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.autoscaler.balance import Balance
     from penstock.autoscaler.goals import Grow, Shrink
     from penstock.autoscaler.guards import Guard
     from penstock.autoscaler.policy import Coming, Decided, Fate, Policy, View, view_of
     from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal, machines_fewer, machines_more
     from penstock.autoscaler.records import Figures, Record, Verdict
-    from penstock.autoscaler.situation import Situation
     from penstock.cluster.model import Cluster, Machine, Placement, Slot
     from penstock.kinds import (
         BadRow,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "BadRow",
+    "Balance",
     "BatchWriter",
     "Cluster",
     "Coming",
@@ -75,7 +76,6 @@ __all__ = [
     "Sink",
     "SinkKind",
     "SinkPlace",
-    "Situation",
     "Slot",
     "SlotSnapshot",
     "Snapshot",
@@ -102,7 +102,7 @@ _GUARDS = "penstock.autoscaler.guards"
 _POLICY = "penstock.autoscaler.policy"
 _PROPOSALS = "penstock.autoscaler.proposals"
 _RECORDS = "penstock.autoscaler.records"
-_SITUATION = "penstock.autoscaler.situation"
+_BALANCE = "penstock.autoscaler.balance"
 _MODEL = "penstock.cluster.model"
 _KINDS = "penstock.kinds"
 _SNAPSHOT = "penstock.monitor.snapshot"
@@ -123,7 +123,7 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "Prediction": (_PROPOSALS, "What a proposal expects of a metric after its plan was carried out."),
         "Decided": (_POLICY, "An earlier proposal of the policy, and what became of it: `View.history`."),
         "Fate": (_POLICY, "What became of a proposal: waiting, running, done, rolled back, refused, ..."),
-        "Situation": (_SITUATION, "What the sinks measured, what is offered, what waits: `View.situation`."),
+        "Balance": (_BALANCE, "What the sinks measured, what is offered, what waits: `View.balance`."),
         "Record": (_RECORDS, "What a decision expected, what was measured, and the verdict: `Decided.record`."),
         "Figures": (_RECORDS, "What was measured before or after a decision."),
         "Verdict": (_RECORDS, "What a decision turned out to be: as expected, less, none, harmful, ..."),

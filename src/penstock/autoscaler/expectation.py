@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.autoscaler.balance import balance_of
 from penstock.autoscaler.proposals import Prediction
-from penstock.autoscaler.situation import situation_of
 from penstock.cluster.model import Placement
 from penstock.monitor.snapshot import Snapshot
 from penstock.strategies.fluid import Pipes, flow
@@ -70,11 +70,11 @@ class Expectation:
 
     def _off_by(self) -> float:
         """By how much capacities are off, in common: where rows wait, what the sinks measure is what can be done."""
-        situation = situation_of(self._snapshot)
+        balance = balance_of(self._snapshot)
         now = self.of(self._snapshot.placement).throughput
-        if not situation.unmet or situation.throughput is None or now <= 0:
+        if not balance.unmet or balance.throughput is None or now <= 0:
             return 1.0
-        return min(max(situation.throughput / now, LEAST_BETA), MOST_BETA)
+        return min(max(balance.throughput / now, LEAST_BETA), MOST_BETA)
 
     def of(self, placement: Placement) -> Expected:
         chains = chains_of(self._snapshot.definition, placement) if self._chaining else ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from penstock.autoscaler.situation import Situation, situation_of
+from penstock.autoscaler.balance import Balance, balance_of
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
 from penstock.strategies.fluid import Pipes, flow
@@ -97,7 +97,7 @@ def too_slow(snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> tuple[str,
 
 def wish(goal: Goal, snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> Wish:
     """The change that the goal asks for now."""
-    machines, now = len(snapshot.cluster.machines), situation_of(snapshot)
+    machines, now = len(snapshot.cluster.machines), balance_of(snapshot)
     if goal.machines_max is not None and machines > goal.machines_max:
         return Shrink(
             machines - goal.machines_max,
@@ -118,7 +118,7 @@ def demand(load: Load) -> float:
     return flow(Pipes.of(load, [FAST] * len(load.operators)), [1] * len(load.operators)).throughput
 
 
-def _hold(goal: Goal, snapshot: Snapshot, now: Situation, slow: tuple[str, ...], wanted: float) -> Wish:
+def _hold(goal: Goal, snapshot: Snapshot, now: Balance, slow: tuple[str, ...], wanted: float) -> Wish:
     required = goal.throughput or 0.0
     if now.throughput is None:
         return Stay("it is not known what arrives at the sinks")
@@ -143,7 +143,7 @@ def _machines_needed(snapshot: Snapshot, times: float) -> int:
     return min(math.ceil(min(used * times / (MOST_USED * each), 2.0 * machines)) - machines, machines)
 
 
-def _fewer(snapshot: Snapshot, now: Situation, slow: tuple[str, ...], why: str) -> Wish:
+def _fewer(snapshot: Snapshot, now: Balance, slow: tuple[str, ...], why: str) -> Wish:
     if len(snapshot.cluster.machines) == 1:
         return Stay(f"{why}, and the cluster has only one machine")
     if now.behind:

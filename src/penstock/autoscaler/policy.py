@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from penstock import plugins
+from penstock.autoscaler.balance import Balance, balance_of
 from penstock.autoscaler.goals import Goal, Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.records import Record
-from penstock.autoscaler.situation import Situation, situation_of
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
@@ -107,9 +107,9 @@ class View:
     paused: bool = False
 
     @cached_property
-    def situation(self) -> Situation:
+    def balance(self) -> Balance:
         """What the sinks measured, what the sources are offered, what waits, and whether that grows."""
-        return situation_of(self.snapshot)
+        return balance_of(self.snapshot)
 
     @property
     def machines(self) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from penstock.autoscaler.balance import Balance, balance_of
 from penstock.autoscaler.proposals import Proposal, action_of, in_words
-from penstock.autoscaler.situation import Situation, situation_of
 from penstock.clock import shown
 from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.snapshot import Snapshot
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 class Figures:
     """What a topology did at one moment, as far as decisions are judged by it."""
 
-    situation: Situation
+    balance: Balance
     machines: int
     #: By operator.
     utilisation: Mapping[str, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Figures:
     def of(snapshot: Snapshot) -> Figures:
         placement = snapshot.placement
         return Figures(
-            situation_of(snapshot),
+            balance_of(snapshot),
             len(snapshot.cluster.machines),
             {name: one.utilisation for name, one in snapshot.operators.items() if one.utilisation is not None},
             {name: placement.total(name) for name in placement.instances},
@@ -61,10 +61,10 @@ class Figures:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "throughput": self.situation.throughput,
-            "offered": self.situation.offered,
-            "backlog": self.situation.backlog,
-            "trend": self.situation.trend,
+            "throughput": self.balance.throughput,
+            "offered": self.balance.offered,
+            "backlog": self.balance.backlog,
+            "trend": self.balance.trend,
             "machines": self.machines,
             "utilisation": dict(self.utilisation),
             "instances": dict(self.instances),
@@ -76,11 +76,11 @@ def another_load(before: Figures, now: Figures) -> str:
     if before.tasks != now.tasks:
         return "an operator was repartitioned"
     pairs = (
-        ("the sources are offered", before.situation.offered, now.situation.offered),
+        ("the sources are offered", before.balance.offered, now.balance.offered),
         # Where sources do not say what they are offered, and where nothing is lacking, throughput is demand.
-        ("the sinks get", before.situation.throughput, now.situation.throughput),
+        ("the sinks get", before.balance.throughput, now.balance.throughput),
     )
-    for what, old, new in pairs if before.situation.offered is None else pairs[:1]:
+    for what, old, new in pairs if before.balance.offered is None else pairs[:1]:
         if old is not None and new is not None and abs(new - old) > CHANGED * max(old, new):
             return f"{what} {new:,.0f} rows/s and not {old:,.0f}"
     return ""

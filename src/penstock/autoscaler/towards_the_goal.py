@@ -51,7 +51,7 @@ def towards_the_goal(view: View, strategy: Strategy) -> Answer:
 
 
 def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules) -> Answer:
-    goal, now = view.goal, view.situation.throughput or 0.0
+    goal, now = view.goal, view.balance.throughput or 0.0
     assert goal is not None
     room = None if goal.machines_max is None else goal.machines_max - view.machines
     coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
@@ -75,7 +75,7 @@ def _instances(view: View, other: Rearranged, why: str) -> Proposal:
     reason = f"cores are idle on the machines that are there: {other}"
     plan = Plan(diff(view.snapshot.placement, other.placement), reason)
     decision = {"outcome": "decision", "reason": reason, "added_instances": dict(other.added)}
-    expected, now = other.expected, view.situation.throughput or 0.0
+    expected, now = other.expected, view.balance.throughput or 0.0
     if other.moved:  # at least what makes it worthwhile, or it was in vain
         expected = replace(expected, throughput=max(expected.throughput, now * (1 + WORTHWHILE)))
     return Proposal(plan, (why, reason), expected.predictions(view.machines), decision=decision)
@@ -168,7 +168,7 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
 def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
     """Take back the instances that were added last without a machine, if the others have time enough. Operators that
     were one chain before become one again by that."""
-    steps, now = open_steps(view.history), view.situation
+    steps, now = open_steps(view.history), view.balance
     if not steps or steps[-1].machines or now.behind or now.lacking or too_slow(view.snapshot, load, rules):
         return Nothing(why)
     placement = taken_back(view.snapshot.placement, steps[-1:], view.snapshot.definition)

@@ -24,8 +24,8 @@ def undoing(view: View, strategy: str) -> Proposal | None:
     reason = f"operation {step.operation} was harmful and is undone: {record.why}"
     before = record.before
     predictions = [Prediction("machines", float(before.machines))]
-    if before.situation.throughput is not None:
-        predictions.append(Prediction("throughput", before.situation.throughput))
+    if before.balance.throughput is not None:
+        predictions.append(Prediction("throughput", before.balance.throughput))
     predictions += [Prediction("utilisation", share, name) for name, share in before.utilisation.items()]
     return Proposal(
         Plan(actions, reason),

@@ -37,7 +37,7 @@ def judged(record: Record, fate: Fate, why: str, view: View) -> Record:
         text = "too little was measured after it"
         return replace(record, verdict=Verdict.UNCLEAR, why=text) if late else record
     now = Figures.of(snapshot)
-    if now.situation.behind and snapshot.samples < settings.window_samples and not late:
+    if now.balance.behind and snapshot.samples < settings.window_samples and not late:
         return record  # what piled up during the change is still being worked off
     if other := _not_comparable(record, now):
         return replace(record, measured=now, verdict=Verdict.UNCLEAR, why=other)
@@ -63,14 +63,14 @@ def _not_comparable(record: Record, now: Figures) -> str:
 
 
 def _verdict(record: Record, now: Figures, goal: Goal | None) -> tuple[Verdict, str]:
-    before, after = record.before.situation.throughput, now.situation.throughput
+    before, after = record.before.balance.throughput, now.balance.throughput
     if before is None or after is None:
         return Verdict.UNCLEAR, "it is not known what arrived at the sinks"
     text = f"{before:,.0f} rows/s before, {after:,.0f} after"
     required = goal.throughput if goal is not None and goal.throughput is not None else before
-    lacking = now.situation.unmet or now.situation.behind
+    lacking = now.balance.unmet or now.balance.behind
     if lacking and after < min(before, required) * (1 - NOISE):
-        if record.before.situation.behind:
+        if record.before.balance.behind:
             return Verdict.UNCLEAR, f"{text}; a backlog was being worked off before"
         return Verdict.HARMFUL, f"{text}, and rows wait"
     return _as_promised(record.expected("throughput"), before, after, lacking, text)

@@ -214,7 +214,7 @@ def test_a_chain_that_is_too_slow_as_a_whole_grows_as_a_whole() -> None:
     together = placed(where, rows=1, work=1, out=1)
     even = dict.fromkeys(chain, 300.0)
     slow = view(seen(together, where, even, 180.0, chains=(chain,)), Goal(throughput=180.0))
-    assert slow.situation.throughput == 100.0
+    assert slow.balance.throughput == 100.0
     placement, _ = after(slow)
     assert {name: placement.total(name) for name in chain} == dict.fromkeys(chain, 2)
 

@@ -35,7 +35,7 @@ LEAST_CPU = 0.1
 
 
 @dataclass(frozen=True)
-class _Situation:
+class _Question:
     load: Load
     placement: Placement
     cluster: Cluster
@@ -54,11 +54,11 @@ def reassign(
     pipes = calibrated(load, placement, memory)
     first = counts(load, placement)
     most, now = most_instances(load, placement), throughput(pipes, first)
-    here = _Situation(load, placement, cluster, rules, memory, pipes, first, most, now)
+    here = _Question(load, placement, cluster, rules, memory, pipes, first, most, now)
     return _other_instances(here) or _other_slots(here) or _take_back(here) or NothingToDo(NAME, _why_not(here))
 
 
-def _other_instances(here: _Situation) -> Decision | None:
+def _other_instances(here: _Question) -> Decision | None:
     keeps = needed(here.pipes, here.first, GIVES)
     draft = Draft(here.load, here.placement, here.rules)
     cores = _Cores(here, draft)
@@ -93,7 +93,7 @@ def _other_instances(here: _Situation) -> Decision | None:
     )
 
 
-def _givers(here: _Situation, wanted: Sequence[int], keeps: Sequence[int]) -> list[str]:
+def _givers(here: _Question, wanted: Sequence[int], keeps: Sequence[int]) -> list[str]:
     """The operators that can give instances away, once for each, those with the most to spare first."""
     rates = rates_at(here.pipes, wanted)
     spare = [
@@ -107,7 +107,7 @@ def _givers(here: _Situation, wanted: Sequence[int], keeps: Sequence[int]) -> li
 class _Cores:
     """Gives instances to slots of a draft, and counts the cores that they take."""
 
-    def __init__(self, here: _Situation, draft: Draft) -> None:
+    def __init__(self, here: _Question, draft: Draft) -> None:
         self._load, self._draft = here.load, draft
         self._slots = here.cluster.slots
         self._known = bool(here.load.slots)
@@ -153,7 +153,7 @@ class _Cores:
         return min(open_, key=lambda slot: (on[slot] / slot.cores, slot), default=None)
 
 
-def _other_slots(here: _Situation) -> Decision | None:
+def _other_slots(here: _Question) -> Decision | None:
     """Move instances of an operator that is too slow at its bound from full slots to slots with cores left."""
     for place in full(here.pipes, rates_at(here.pipes, here.first)):
         if here.first[place] < here.most[place]:
@@ -186,7 +186,7 @@ def _other_slots(here: _Situation) -> Decision | None:
     return None
 
 
-def _take_back(here: _Situation) -> Decision | None:
+def _take_back(here: _Question) -> Decision | None:
     """Undo the last reassignment that is not needed any more."""
     if not here.memory.added or here.memory.added[-1].machine != NO_MACHINE:
         return None
@@ -222,7 +222,7 @@ def _take_back(here: _Situation) -> Decision | None:
     )
 
 
-def _why_not(here: _Situation) -> str:
+def _why_not(here: _Question) -> str:
     slow = full(here.pipes, rates_at(here.pipes, here.first))
     if any(here.first[place] < here.most[place] for place in slow):
         return (

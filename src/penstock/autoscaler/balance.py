@@ -19,7 +19,7 @@ PILES_UP = 0.03
 
 
 @dataclass(frozen=True)
-class Situation:
+class Balance:
     """Rates are rows a second. None means: not measured."""
 
     #: What arrived at the sinks, weighted.
@@ -55,14 +55,14 @@ class Situation:
         return f"{_rate(self.throughput)} at the sinks, {_rate(self.offered)} offered, {self.backlog:,} wait{trend}"
 
 
-def situation_of(snapshot: Snapshot) -> Situation:
+def balance_of(snapshot: Snapshot) -> Balance:
     sources = [snapshot.operators[source.name] for source in snapshot.definition.sources]
     sinks = [(sink.weight, snapshot.operators[sink.name].rate) for sink in snapshot.definition.sinks]
     reached = _sum(None if rate is None else weight * rate for weight, rate in sinks)
     waiting = {name: (one.backlog.rows or 0) + (one.unmet_rows or 0) for name, one in snapshot.operators.items()}
     # Without an arrival rate of its own, a source is offered what it takes, as long as nobody holds it back.
     offered = _sum(one.rate if one.input_rate is None and not one.held_back else one.input_rate for one in sources)
-    return Situation(
+    return Balance(
         throughput=reached,
         offered=offered,
         emitted=_sum(one.rate for one in sources),
