@@ -499,35 +499,8 @@ TWO_GOALS = [
 #: Scenarios that are known not to hold, and the points of the issue that are at fault. Each is an expected failure: one
 #: that holds must be taken out here.
 KNOWN = {
-    "step-up": "issue points 2 and 7",
-    "step-up-and-down": "issue points 2 and 7",
-    "large-step": "issue bar 3: one machine at a time",
-    "hourly-steps": "issue points 2 and 7",
-    "slow-growth": "issue points 2 and 7",
     "day-and-night-30-days": "issue points 2, 4 and 7",
     "weekdays-and-weekend": "issue points 2, 4 and 7",
-    "noisy-days": "issue points 2 and 7",
-    "bursts": "issue points 2, 4 and 7",
-    "long-bursts": "issue point 2",
-    "slow-leak": "issue points 2 and 7",
-    "capacity-comes-back": "issue points 2 and 7",
-    "at-the-task-limit": "issue points 3 and 9",
-    "at-the-task-limit-until-somebody-repartitions": "issue points 3 and 9",
-    "cores-lack-at-the-task-limit": "issue points 3 and 9",
-    "uneven-tasks": "issue point 1",
-    "service-is-the-limit": "issue point 3",
-    "no-machine-can-come": "issue point 7",
-    "instances-on-the-machine-that-is-there": "issue point 7",
-    "instances-that-wait": "issue point 7",
-    "two-sources": "issue points 2 and 7",
-    "many-rows-from-one": "issue points 2 and 7",
-    "metrics-are-missing": "missing is taken for 0",
-    "metrics-are-late": "issue points 2 and 7",
-    "a-backlog-in-channels": "issue points 6 and 7",
-    "machines-do-not-come": "issue point 5",
-    "changes-are-rolled-back": "issue point 5",
-    "machines-do-not-go": "issue point 5",
-    "most-for-two-machines-by-other-instances": "issue point 7",
 }
 
 SCENARIOS = [

@@ -23,6 +23,8 @@ KEPT = HOUR / 2
 HALF_LIFE = 2 * HOUR
 #: Nobody waits longer than this after a mistake, however often it was made.
 LONGEST = 4 * HOUR
+#: What failed is tried again after this time at the latest: nobody tells a controller that the fault is mended.
+AGAIN = HOUR / 6
 #: So many decisions in a row without effect are enough.
 WITHOUT_EFFECT = 2
 
@@ -65,7 +67,7 @@ class Failures:
             failed.append(one)
         if not failed:
             return ""
-        wait = min(self.seconds * 2 ** (len(failed) - 1), LONGEST)
+        wait = min(self.seconds * 2 ** (len(failed) - 1), max(AGAIN, self.seconds))
         last = failed[0].at if failed[0].ended is None else failed[0].ended
         left = last + wait - view.now
         return f"the last proposal was {failed[0].fate}; the next one may begin in {left:.0f} s" if left > 0 else ""
