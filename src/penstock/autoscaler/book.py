@@ -60,7 +60,6 @@ class Book:
 
     def enter(self, view: View, proposal: Proposal, operation: int) -> None:
         """A decision that is being carried out."""
-        self._wanted = ("", view.now)
         record = self._keep(Record(view.now, proposal, Figures.of(view.snapshot), operation))
         self._decided.append(Decided(view.now, proposal, operation=operation, record=record))
 
