@@ -166,6 +166,7 @@ def test_sigterm_ends_it_in_order_with_one_json_object(flow, command):
     assert 0 < answer["sinks"][0]["latency_p50"] <= answer["sinks"][0]["latency_p99"]
 
 
+@pytest.mark.live
 def test_a_second_ctrl_c_does_not_wait(flow, command):
     run = command("run", flow("time.sleep(3600 * batch.num_rows)"))
     run.wait_for("starting 3 queries")
@@ -177,6 +178,7 @@ def test_a_second_ctrl_c_does_not_wait(flow, command):
     assert "Not drained: " in run.out
 
 
+@pytest.mark.live
 def test_ctrl_c_while_the_cluster_starts_leaves_nothing(flow, command):
     run = command("run", flow(), "--cluster", "standalone", "--machines", "1")
     run.wait_for("starting Spark")
