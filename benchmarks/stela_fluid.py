@@ -136,7 +136,7 @@ def noisy_draw(name: str, draw: random.Random) -> list[float]:
         found.append(load.throughput / most)
         if not isinstance(answer, Decision):
             break
-        trials.append(Trial.of(placement, now, load.throughput))
+        trials.append(Trial.of(placement, now, load.throughput, instances_a_machine(placement, cluster)))
         answer = correct(estimated(load, biased, noise), trials, memory=memory)
     return found
 

@@ -199,7 +199,7 @@ class _Operation:
             load, _ = self._measure()
             samples = self.timeline.points(began - self.times.window, time.time())
             after = measured_of(samples, began, self.times).after
-            trials.append(Trial.of(self.initial, decision.placement, after))
+            trials.append(Trial.of(self.initial, decision.placement, after, self.wanted))
             answer = correct(load, trials, self.rules, decision.memory or EMPTY)
             if not isinstance(answer, Decision) or len(trials) > MOST + 1:
                 return decision, len(trials) - 1

@@ -223,6 +223,19 @@ def test_a_wrong_estimate_is_corrected_by_what_was_measured() -> None:
     assert back.projected is not None
 
 
+def test_what_a_scale_out_left_out_may_come_with_a_correction() -> None:
+    """a was taken for faster than it is: one new instance seemed enough, and two were at hand."""
+    before = Placement({name: {A: 1} for name in "sabt"})
+    after = Placement({"s": {A: 1}, "a": {A: 1, B: 1}, "b": {A: 2}, "t": {A: 1}})
+    before = Placement({**before.instances, "b": {A: 2}})
+    shown = under(150, after)
+    assert isinstance(correct(shown, [Trial.of(before, after, shown.throughput)]), NothingToDo)
+    more = decided(correct(shown, [Trial.of(before, after, shown.throughput, at_hand=2)]))
+    assert more.placement.of("a") == {A: 1, B: 2}
+    assert more.memory is not None and more.memory.added == (Added("b", {"a": 2}),)
+    assert more.projected is not None and more.projected.throughput == 150
+
+
 def test_a_scale_out_is_corrected_twice_at_most() -> None:
     before = Placement({name: {A: 1} for name in "sabt"})
     after = Placement({"s": {A: 1}, "a": {A: 1}, "b": {A: 1}, "t": {A: 1, B: 1}})

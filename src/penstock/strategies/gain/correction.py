@@ -39,11 +39,13 @@ class Trial:
     throughput: float
     #: Operator -> slot -> instances.
     new: Mapping[str, Mapping[Slot, int]]
+    #: How many instances the scale-out could have added; those that it left out may come with a correction.
+    at_hand: int = 0
 
     @staticmethod
-    def of(before: Placement, after: Placement, throughput: float) -> Trial:
+    def of(before: Placement, after: Placement, throughput: float, at_hand: int = 0) -> Trial:
         """`before` is the placement before the scale-out, also for the placement after a correction."""
-        return Trial(after, throughput, {name: _new(before, after, name) for name in after.instances})
+        return Trial(after, throughput, {name: _new(before, after, name) for name in after.instances}, at_hand)
 
 
 def correct(load: Load, trials: Sequence[Trial], rules: Rules = PAPER, memory: Memory = EMPTY) -> StrategyAnswer:
@@ -70,7 +72,7 @@ def correct(load: Load, trials: Sequence[Trial], rules: Rules = PAPER, memory: M
     free = {name: sum(slots.values()) for name, slots in last.new.items()}
     first = [count - free.get(one.name, 0) for one, count in zip(load.operators, now, strict=True)]
     most = most_instances(load, last.placement)
-    found = allocate(pipes, first, sum(free.values()), most)
+    found = allocate(pipes, first, max(last.at_hand, sum(free.values())), most)
     least = max(ACT * last.throughput, (1 + LEAST_GAIN) * throughput(pipes, now))
     if found.throughput <= least:
         return NothingToDo(
@@ -79,13 +81,14 @@ def correct(load: Load, trials: Sequence[Trial], rules: Rules = PAPER, memory: M
     draft = Draft(load, last.placement, rules)
     new = _exchange(draft, load, last.new, found.instances)
     after = draft.placement(evenly=True)
-    reason = f"{found.throughput:,.0f} rows/s are expected by what was measured since"
+    projected = flow(pipes, counts(load, after))
+    reason = f"{projected.throughput:,.0f} rows/s are expected by what was measured since"
     return Decision(
         NAME,
         after,
         tuple(_steps(last.placement, after, reason)),
         f"the new instances are given out again: {last.throughput:,.0f} rows/s were measured, {reason}",
-        projected=flow(pipes, found.instances),
+        projected=projected,
         memory=_remembering(memory, new),
     )
 
@@ -105,8 +108,10 @@ def _new(before: Placement, after: Placement, name: str) -> dict[Slot, int]:
 def _exchange(
     draft: Draft, load: Load, new: Mapping[str, Mapping[Slot, int]], wanted: Sequence[int]
 ) -> dict[str, dict[Slot, int]]:
-    """Take new instances away from operators that have too many of them, and give their places to the others."""
+    """Take new instances away from operators that have too many of them, and give their places to the others; where
+    there are more to give than places, the slots of new instances take them as long as they have room."""
     held = {name: dict(slots) for name, slots in new.items()}
+    beside = sorted({slot for slots in new.values() for slot in slots})
     places: list[Slot] = []
     for one, count in zip(load.operators, wanted, strict=True):
         for _ in range(draft.total(one.name) - count):
@@ -119,8 +124,12 @@ def _exchange(
     for one, count in zip(load.operators, wanted, strict=True):
         for _ in range(count - draft.total(one.name)):
             mine = held.setdefault(one.name, {})
-            slot = min(places, key=lambda slot: (mine.get(slot, 0), draft.on[slot], slot))
-            places.remove(slot)
+            open_ = places or [slot for slot in beside if draft.room([slot]) != 0]
+            if not open_:
+                return held
+            slot = min(open_, key=lambda slot: (mine.get(slot, 0), draft.on[slot], slot))
+            if places:
+                places.remove(slot)
             draft.add(one.name, slot)
             mine[slot] = mine.get(slot, 0) + 1
     return held
