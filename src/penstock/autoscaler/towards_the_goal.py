@@ -19,7 +19,8 @@ from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
 from penstock.cluster.model import Placement
 from penstock.plans.plan import AddMachine, Plan, diff
-from penstock.strategies.decision import Decision
+from penstock.plans.repair import repair
+from penstock.strategies.decision import Decision, NothingToDo
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.chains import chains_of
 from penstock.strategies.memory import EMPTY, Memory
@@ -120,6 +121,9 @@ def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: R
             return _cores(view, load, coming, wanted.reason) or Nothing(
                 f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}"
             )
+    elif isinstance(found, NothingToDo):
+        # Whether cores are what lacks, is asked here for all strategies.
+        return _cores(view, load, coming, wanted.reason) or answer_of(found, view, wanted.reason, view.machines)
     return answer_of(found, view, wanted.reason, len(coming.cluster.machines))
 
 
@@ -162,7 +166,21 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))
     else:
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
+    if isinstance(found, Decision):
+        found = _with_what_is_needed(view, found, placement)
     return answer_of(found, view, wanted.reason, view.machines, reverts=tuple(step.operation for step in steps))
+
+
+def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> Decision:
+    """The decision, or the same machines removed with all instances kept if it would take instances away that the goal
+    needs: there are cores for them."""
+    expected, now = expected_of(view, found.placement), view.situation.throughput or 0.0
+    required = now if view.goal is None or view.goal.throughput is None else min(now, view.goal.throughput)
+    if expected is None or expected.throughput >= required * (1 - TOLERANCE):
+        return found
+    kept = repair(placement, view.snapshot.cluster.minus(found.removed).slots)
+    reason = f"{', '.join(found.removed)} goes, and its instances stay: without them {expected.throughput:,.0f} rows/s"
+    return replace(found, placement=kept, steps=(), reason=f"{reason} would be left", projected=None)
 
 
 def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:

@@ -272,3 +272,22 @@ def test_gain_is_handed_the_rates_that_it_has_learned() -> None:
     assert isinstance(again, Proposal)
     assert again.memory is not None
     assert again.memory.rates["work"] in (60.0, 77.0)
+
+
+def test_a_strategy_that_would_take_away_what_is_needed_does_not_get_its_way() -> None:
+    where = cluster(2)
+    ready = view(seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 150.0), Goal(throughput=400.0))
+    placement, machines = after(ready, "gain")
+    assert len(machines.machines) == 1
+    assert placement.total("work") * SPEEDS["work"] >= 150
+
+
+def test_a_machine_for_its_cores_comes_with_gain_too() -> None:
+    first = ONE.slots[0]
+    placement = Placement(
+        {"rows": {first: 1}, "work": {first: 1}, "count": {first: 4}, "out": {first: 1}}, {"count": (first,) * TASKS}
+    )
+    slow = view(seen(placement, ONE, SPEEDS | {"count": 20.0, "work": 900.0}, 500.0), Goal(throughput=500.0))
+    found, machines = after(slow, "gain")
+    assert len(machines.machines) == 2
+    assert sorted(found.of("count").values()) == [2, 2]
