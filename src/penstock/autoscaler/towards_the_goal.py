@@ -174,7 +174,7 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
 def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> Decision:
     """The decision, or the same machines removed with all instances kept if it would take instances away that the goal
     needs: there are cores for them."""
-    expected, now = expected_of(view, found.placement), view.situation.throughput or 0.0
+    expected, now = expected_of(view, found.placement), view.balance.throughput or 0.0
     required = now if view.goal is None or view.goal.throughput is None else min(now, view.goal.throughput)
     if expected is None or expected.throughput >= required * (1 - TOLERANCE):
         return found
