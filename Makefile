@@ -119,6 +119,7 @@ $(PACKAGE): pyproject.toml scripts/check-machine
 	@python=$$(scripts/check-machine) && { [ -x $(PYTHON) ] || $$python -m venv .venv; }
 	@echo "Installing Penstock into .venv (once, a few minutes) ..."
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
+	@.venv/bin/penstock prepare || echo "Penstock goes on without it: Spark starts more slowly."
 	@touch $@
 
 $(TOOLS): $(PACKAGE)

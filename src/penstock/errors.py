@@ -114,6 +114,7 @@ ERRORS: Mapping[str, str] = {
     "CLUSTER_FAILED": "The cluster could not be started, or it lost a process that it needs.",
     "BAD_CLUSTER": "Penstock cannot make or use the cluster that was asked for.",
     "LAB_NOT_ALLOWED": "This computer does not let Penstock make the machines of a lab: networks, links or groups.",
+    "NO_CLASS_ARCHIVE": "`penstock prepare` could not make the archive of Spark's classes.",
     # state
     "STATE_IN_USE": "Another process runs on the same state folder or catalog, or the folder cannot be used.",
     "STATE_DOES_NOT_FIT": "The state belongs to another topology, another declaration or another moment.",

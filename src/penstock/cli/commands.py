@@ -194,6 +194,26 @@ def init(name: str, as_json: bool) -> CommandResult:
     return CommandResult()
 
 
+@penstock.command()
+@JSON
+def prepare(as_json: bool) -> CommandResult:
+    """Make Spark start faster on this computer, once: Java then finds Spark's classes in an archive.
+
+    This takes about half a minute and 170 MB in your cache folder. Run it again after a new Java or a new Spark.
+    """
+    from penstock.cli.screen import open_console
+    from penstock.cluster.class_archive import make_archive
+    from penstock.cluster.java import check_java
+
+    check_java()
+    with open_console().status("Making an archive of Spark's classes, about half a minute ..."):
+        file = make_archive()
+    if as_json:
+        return CommandResult(answer={"written": str(file)})
+    click.echo(f"Spark now starts faster: its classes are in {file}.")
+    return CommandResult()
+
+
 @penstock.command(name="settings")
 @JSON
 def settings_command(as_json: bool) -> CommandResult:

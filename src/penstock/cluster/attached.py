@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.cluster import class_archive
 from penstock.cluster.binding import cluster_of, discover_slots, start_order
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.provider import (
+    DRIVER_JAVA,
     Executor,
     Executors,
     ListExecutors,
@@ -94,6 +96,9 @@ class AttachedCluster:
     def driver_environment(self) -> dict[str, str]:
         # Addresses and the Python of remote machines are the user's to say: SPARK_LOCAL_IP, PYSPARK_PYTHON.
         return {}
+
+    def java_options(self) -> dict[str, str]:
+        return {DRIVER_JAVA: class_archive.java_options()}
 
     def spark_conf(self) -> dict[str, str]:
         # Executors that leave hand over their shuffle files, and do so at once (see StandaloneCluster).

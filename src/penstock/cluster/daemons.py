@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.cluster import class_archive
+from penstock.cluster.class_archive import quoted
 from penstock.cluster.pages import Pages
+from penstock.cluster.spark_home import spark_home
 
 #: The daemons do little and should be up soon: compiling less and collecting simply halves their start (9 s to 4 s on
 #: two cores).
@@ -46,14 +49,6 @@ class Ports:
         return Ports(int(service[1]), int(ui[1])) if service and ui else None
 
 
-def spark_home() -> Path:
-    """The same Spark that the driver uses."""
-    # Imported late: to know what a cluster looks like needs no pyspark.
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home())
-
-
 def master_command(work_dir: Path, host: str, ports: Ports | None = None) -> list[str]:
     """A master on free ports, or on those of the one that it replaces: workers and drivers know no others."""
     service, ui = (ports.service, ports.ui) if ports else (0, 0)
@@ -84,11 +79,11 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
     return environment | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": host,
-        "SPARK_CONF_DIR": str(conf_folder(work_dir)),
+        "SPARK_CONF_DIR": str(no_conf_folder(work_dir)),
         "SPARK_LOCAL_DIRS": str(scratch_folder(work_dir) / host),
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} {java_options(work_dir)}",
         "SPARK_MASTER_OPTS": " ".join(_master_options(work_dir)),
         "SPARK_WORKER_OPTS": DECOMMISSION,
         "PYSPARK_PYTHON": sys.executable,
@@ -105,20 +100,21 @@ def _master_options(work_dir: Path) -> list[str]:
         "-Dspark.ui.killEnabled=false",
         # A master that is started again finds the application and the workers of the one before it.
         "-Dspark.deploy.recoveryMode=FILESYSTEM",
-        f"-Dspark.deploy.recoveryDirectory={_quoted(work_dir / 'recovery')}",
+        quoted(f"-Dspark.deploy.recoveryDirectory={work_dir / 'recovery'}"),
         # How many seconds a master that was started again waits for workers that do not answer: by default it is a
         # minute, in which nobody gets an executor.
         "-Dspark.worker.timeout=15",
     ]
 
 
-def _quoted(path: Path) -> str:
-    """These options are cut at blanks by Spark's launcher, which understands quotes."""
-    return f'"{path}"' if " " in str(path) else str(path)
+def java_options(work_dir: Path) -> str:
+    """The options of every JVM of a cluster: which classes it finds in an archive, and what it logs."""
+    log = (conf_folder(work_dir) / "log4j2.properties").as_uri()
+    return f"{class_archive.java_options()} -Dlog4j2.configurationFile={log}".strip()
 
 
 def write_conf(work_dir: Path, pages: Pages) -> None:
-    """Write the configuration folder that the daemons, their executors and the driver read instead of the
+    """Write the files that the daemons, their executors and the driver are configured by, instead of the
     installation's.
 
     It holds secrets of this cluster alone: loopback addresses are open to every user of this computer, and whoever may
@@ -131,7 +127,7 @@ def write_conf(work_dir: Path, pages: Pages) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     (conf / "log4j2.properties").write_text(LOG4J)
     shared = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
-    _write_secrets(conf / "spark-defaults.conf", shared)
+    _write_secrets(driver_properties(work_dir), shared)
     _write_secrets(daemon_properties(work_dir), shared | pages.properties())
 
 
@@ -149,6 +145,17 @@ def scratch_folder(work_dir: Path) -> Path:
 def conf_folder(work_dir: Path) -> Path:
     """The configuration folder."""
     return work_dir / "conf"
+
+
+def no_conf_folder(work_dir: Path) -> Path:
+    """What Spark is told to be its configuration folder: a folder that is not there. Spark puts that folder into the
+    class path, and a JVM with a folder in its class path can use no archive of classes (class_archive.py)."""
+    return conf_folder(work_dir) / "none"
+
+
+def driver_properties(work_dir: Path) -> Path:
+    """The settings of the driver."""
+    return conf_folder(work_dir) / "driver.conf"
 
 
 def daemon_properties(work_dir: Path) -> Path:

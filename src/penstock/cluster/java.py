@@ -21,7 +21,7 @@ HINT = (
 
 def check_java() -> None:
     """Raise JAVA_MISSING unless the java that Spark would use is there and new enough."""
-    java, origin = _find_java()
+    java, origin = find_java()
     if java is None:
         raise PenstockError("JAVA_MISSING", f"No java was found: {origin}.", HINT)
     version = _major_version(java)
@@ -31,7 +31,7 @@ def check_java() -> None:
         raise PenstockError("JAVA_MISSING", f"{java} ({origin}) is Java {version}, which is too old.", HINT)
 
 
-def _find_java() -> tuple[str | None, str]:
+def find_java() -> tuple[str | None, str]:
     """The java that Spark's scripts take (JAVA_HOME's before PATH's), and in words where it was looked for."""
     home = os.environ.get("JAVA_HOME")
     if home:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from penstock.cluster import class_archive
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.provider import (
+    DRIVER_JAVA,
     Executor,
     Executors,
     ListExecutors,
@@ -40,6 +42,9 @@ class LocalCluster:
     def spark_conf(self) -> dict[str, str]:
         # Loopback is open to every user of this computer; Spark makes up a secret for its one process.
         return own_driver_conf() | {"spark.authenticate": "true"}
+
+    def java_options(self) -> dict[str, str]:
+        return {DRIVER_JAVA: class_archive.java_options()}
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
         return dict.fromkeys(self.cluster.slots)

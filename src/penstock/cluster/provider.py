@@ -13,6 +13,8 @@ from penstock.errors import PenstockError
 
 #: Where the driver listens when everything runs on this computer.
 LOOPBACK = "127.0.0.1"
+#: The settings of Spark that have the options of its JVMs.
+DRIVER_JAVA, EXECUTOR_JAVA = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Provider(Protocol):
 
     def spark_conf(self) -> dict[str, str]:
         """The Spark settings this cluster needs."""
+        ...
+
+    def java_options(self) -> dict[str, str]:
+        """Options of Java that stand before the user's own, by the Spark setting that has them."""
         ...
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:

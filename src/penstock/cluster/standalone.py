@@ -4,6 +4,7 @@ its own. A `lab` is the same on another ground (ground.py): there the machines a
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -18,6 +19,8 @@ from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.cluster.pages import Pages
 from penstock.cluster.processes import GuardedProcess, tail
 from penstock.cluster.provider import (
+    DRIVER_JAVA,
+    EXECUTOR_JAVA,
     Executor,
     Executors,
     ListExecutors,
@@ -128,15 +131,22 @@ class StandaloneCluster:
             raise
 
     def driver_environment(self) -> dict[str, str]:
+        properties = shlex.quote(str(daemons.driver_properties(self.work_dir)))
+        arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         return own_driver_environment(self.ground.driver_host) | {
-            "SPARK_CONF_DIR": str(daemons.conf_folder(self.work_dir))
+            "SPARK_CONF_DIR": str(daemons.no_conf_folder(self.work_dir)),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {properties} {arguments}",
         }
+
+    def java_options(self) -> dict[str, str]:
+        options = daemons.java_options(self.work_dir)
+        return {DRIVER_JAVA: options, EXECUTOR_JAVA: options}
 
     def spark_conf(self) -> dict[str, str]:
         return own_driver_conf(self.ground.driver_host) | {
             "spark.executor.cores": str(self.task_threads_per_slot),
             "spark.executor.memory": f"{self.executor_memory_mb}m",
-            "spark.executor.extraJavaOptions": self.executor_java_options,
+            EXECUTOR_JAVA: self.executor_java_options,
             "spark.decommission.enabled": "true",
             "spark.storage.decommission.enabled": "true",
             # An executor leaves only after a second look for blocks to hand over: by default 30 s after the first.

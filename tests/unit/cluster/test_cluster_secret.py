@@ -17,7 +17,7 @@ from penstock.cluster.standalone import StandaloneCluster
 PAGES = Pages.with_new_key()
 
 
-def properties(work_dir: Path, file: str = "spark-defaults.conf") -> dict[str, str]:
+def properties(work_dir: Path, file: str = "driver.conf") -> dict[str, str]:
     lines = (work_dir / "conf" / file).read_text().splitlines()
     return dict(line.split(" ", 1) for line in lines)
 
@@ -36,7 +36,7 @@ def test_the_secrets_are_in_files_that_only_their_owner_can_read(tmp_path: Path)
         os.umask(before)
     assert mode(work_dir) == 0o700, "daemons write their logs here"
     assert mode(work_dir / "conf") == 0o700
-    for file in ("spark-defaults.conf", "daemons.conf"):
+    for file in ("driver.conf", "daemons.conf"):
         assert mode(work_dir / "conf" / file) == 0o600
         assert properties(work_dir, file)["spark.authenticate"] == "true"
         assert len(properties(work_dir, file)["spark.authenticate.secret"]) == 64
@@ -57,17 +57,26 @@ def test_daemons_and_driver_find_them_and_no_command_line_shows_them(tmp_path: P
     cluster = StandaloneCluster(1, 1, 1, 2, tmp_path)
     daemons.write_conf(tmp_path, PAGES)
     secret = properties(tmp_path)["spark.authenticate.secret"]
-    conf = str(tmp_path / "conf")
-    assert cluster.driver_environment()["SPARK_CONF_DIR"] == conf
+    conf = tmp_path / "conf"
+    driver = cluster.driver_environment()
+    assert driver["PYSPARK_SUBMIT_ARGS"].split()[:2] == ["--properties-file", str(conf / "driver.conf")]
     environment = daemons.daemon_environment({}, tmp_path, "127.0.0.2")
-    assert environment["SPARK_CONF_DIR"] == conf
+    for told in (driver, environment):
+        assert not Path(told["SPARK_CONF_DIR"]).exists(), "Spark puts it into the class path"
     commands = [
         daemons.worker_command("127.0.0.2", 1, 512, tmp_path, "spark://x:1"),
         daemons.master_command(tmp_path, "127.0.0.1"),
     ]
     for command in commands:
         assert command[command.index("--properties-file") + 1] == str(tmp_path / "conf" / "daemons.conf")
-    shown = [*cluster.spark_conf().values(), *environment.values(), *chain(*commands), repr(PAGES)]
+    shown = [
+        *cluster.spark_conf().values(),
+        *cluster.java_options().values(),
+        *driver.values(),
+        *environment.values(),
+        *chain(*commands),
+        repr(PAGES),
+    ]
     assert not any(secret in word or PAGES.key in word for word in shown)
 
 

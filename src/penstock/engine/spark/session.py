@@ -76,6 +76,8 @@ def open_session(
     for_executors = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
     named = {"spark.app.name": name, "spark.master": provider.master_url}
     conf = named | session_conf(settings) | provider.spark_conf() | for_executors | dict(user_conf)
+    for setting, options in provider.java_options().items():
+        conf[setting] = f"{options} {conf.get(setting, '')}".strip()
     os.environ.update(environment)  # the Python workers of local mode get it from here
     with _undisturbed():
         start_jvm(conf)

@@ -1,0 +1,73 @@
+"""The archive of Spark's classes: where it is, whose it is, and how JVMs are told of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster import class_archive, daemons
+from penstock.cluster.local import LocalCluster
+from penstock.errors import PenstockError
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive that only its owner can write, in a cache folder with a blank in its name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    file = class_archive.archive_file()
+    assert file is not None
+    file.parent.mkdir(mode=0o700, parents=True)
+    file.touch(mode=0o600)
+    return file
+
+
+def test_every_jvm_of_ours_is_told_of_the_archive(archive: Path, tmp_path: Path) -> None:
+    option = f'"-XX:SharedArchiveFile={archive}"'
+    assert class_archive.java_options().startswith(option)
+    assert LocalCluster(1, 1, 1).java_options()["spark.driver.extraJavaOptions"].startswith(option)
+    assert option in daemons.java_options(tmp_path)
+    assert option in daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
+
+
+def test_without_an_archive_nothing_is_said_of_one(archive: Path) -> None:
+    archive.unlink()
+    assert class_archive.java_options() == ""
+
+
+@pytest.mark.parametrize("loose", ["file", "folder"])
+def test_an_archive_that_others_can_write_is_not_used(archive: Path, loose: str) -> None:
+    (archive if loose == "file" else archive.parent).chmod(0o777)
+    assert class_archive.java_options() == ""
+
+
+def test_another_java_has_another_archive(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch(mode=0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    assert class_archive.archive_file() != archive
+    assert class_archive.java_options() == ""
+
+
+def test_without_a_home_there_is_no_archive() -> None:
+    assert class_archive.archive_file({}) is None
+
+
+def test_a_new_archive_takes_the_place_of_the_old_ones(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [archive.with_name(f"classes-{n}.jsa") for n in range(4)]
+    for age, other in enumerate(others):
+        other.touch()
+        os.utime(other, (age, age))
+    monkeypatch.setattr(class_archive, "TRAINING", "zipfile")  # a module with a command line of its own, which fails
+    with pytest.raises(PenstockError, match="NO_CLASS_ARCHIVE"):
+        class_archive.make_archive()
+    assert set(archive.parent.iterdir()) == {archive, *others[-2:]}, "what worked before is kept"
+    monkeypatch.setattr(
+        class_archive, "_training", lambda part: [sys.executable, "-c", f"open({str(part)!r}, 'w').write('new')"]
+    )
+    assert class_archive.make_archive() == archive
+    assert archive.read_text() == "new"
+    assert archive.stat().st_mode & 0o777 == 0o600
