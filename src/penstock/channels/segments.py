@@ -100,12 +100,19 @@ class SegmentStore:
         options = pa.ipc.IpcWriteOptions(compression=self.compression)
         batch_rows = _batch_rows(table, self.max_batch_rows)
         written_schema = schema.with_metadata({**(schema.metadata or {}), _BATCH_ROWS: str(batch_rows).encode()})
-        with _open_output(filesystem, f"{root}/{path}") as sink:
-            with pa.ipc.new_file(sink, written_schema, options=options) as writer:
-                for batch in _coalesced(table, batch_rows):
-                    writer.write_batch(batch)
-            # What it takes in memory: bounds on batches and backlogs are about that, however small it is on the disk.
-            size = table.nbytes if self.compression else sink.tell()
+        try:
+            with _open_output(filesystem, f"{root}/{path}") as sink:
+                with pa.ipc.new_file(sink, written_schema, options=options) as writer:
+                    for batch in _coalesced(table, batch_rows):
+                        writer.write_batch(batch)
+                # What it takes in memory: bounds on batches and backlogs are about that, however small it is on the
+                # disk.
+                size = table.nbytes if self.compression else sink.tell()
+        except BaseException:
+            # What there is of it takes room on a disk that may be full, and nobody would sweep it soon.
+            with suppress(OSError):
+                self.delete([path])
+            raise
         if self.sync and isinstance(filesystem, fs.LocalFileSystem):
             written = Path(root) / path
             sync(written, written.parent)

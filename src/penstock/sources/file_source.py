@@ -160,7 +160,7 @@ class FileOffsets(Offsets):
         self._next_look = 0.0
         #: Looks that failed one after the other.
         self._failed_looks = 0
-        self._complete = False
+        self._complete = self._closed = False
         self.look()
 
     def available(self) -> int:
@@ -207,6 +207,8 @@ class FileOffsets(Offsets):
                 raise
             return
         self._failed_looks = 0
+        if self._closed:
+            return  # listing took long, and another query numbers the files now
         self._list.note([one.path for one in listed], began)
         # By modification time, then name.
         fresh = sorted(
@@ -217,6 +219,9 @@ class FileOffsets(Offsets):
         self._complete = not self._spec.follow
         ended = self._clock()
         self._next_look = max(self._next_look, ended + (ended - began) / LOOK_SHARE)
+
+    def close(self) -> None:
+        self._closed = True
 
     def _listed(self) -> list[pafs.FileInfo]:
         """The files that are there; hidden ones, which others are still writing, are passed over."""

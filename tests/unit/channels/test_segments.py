@@ -246,3 +246,18 @@ def test_names_are_unique_and_tell_the_batch() -> None:
     assert all(name.startswith("0000000012-00003-") for name in names)
     assert {batch_of_name(f"words/{name}") for name in names} == {12}
     assert batch_of_name("words/README.md") is None
+
+
+def test_a_segment_that_could_not_be_written_leaves_no_part_of_itself(
+    store: SegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk every attempt would take what room there is, and its number is swept only when it is published."""
+
+    def full(*_: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("penstock.channels.segments._coalesced", full)
+    batch = pa.record_batch({"n": [1, 2, 3]})
+    with pytest.raises(OSError, match="No space left"):
+        store.write("out", segment_name(1, 0), [batch], batch.schema)
+    assert store.list("out") == []

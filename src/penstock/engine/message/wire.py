@@ -27,6 +27,11 @@ ALIVE_SECONDS = 1.0
 _ALIVE, _REPORTS = b"a", b"r"
 
 
+#: A connection on which nothing passes is asked after 10 s whether it lives. One that does not answer is given up after
+#: half a minute at most.
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+
+
 @dataclass(frozen=True)
 class Address:
     """Where the driver listens, and the key that both sides must know. It travels in Spark's own closure."""
@@ -86,6 +91,7 @@ def connect(address: Address) -> Connection:
     connection = Client((address.host, address.port), authkey=address.key)
     with _socket_of(connection) as own:
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_a_dead_network(own)
     return connection
 
 
@@ -97,6 +103,16 @@ def prepare(connection: Connection, seconds: float) -> None:
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        notice_a_dead_network(own)
+
+
+def notice_a_dead_network(own: socket.socket) -> None:
+    """Have an end that waits find out when the other end cannot be reached any more. A firewall that has forgotten a
+    connection tells nobody."""
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # macOS has other names for some
+            own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def hang_up(connection: Connection) -> None:

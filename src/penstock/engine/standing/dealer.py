@@ -76,8 +76,10 @@ class Dealer(Gate):
         self._for_one: dict[tuple[int, int], deque[Dealt]] = {}
         #: Which of the bundles that wait has the watch.
         self._watcher: Standing | None = None
-        #: Whether some thread cuts or publishes: one at a time for each, without the lock.
-        self._cutting = self._publishing = False
+        #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
+        self._looking = self._cutting = self._publishing = False
+        #: Since when nobody is on a seat of which the bundle was lost.
+        self._empty_since: dict[tuple[int, int], float] = {}
         #: What whoever publishes waits for.
         self._completed = threading.Condition(channels.lock)
         #: What was begun to be cut under another number is not dealt any more.
@@ -102,6 +104,7 @@ class Dealer(Gate):
                 standing.pacer = before.pacer
                 self._give_up(before)
             self._stands[standing.seat] = standing
+            self._empty_since.pop(standing.seat, None)
             self._wake_all()
         return standing
 
@@ -111,6 +114,7 @@ class Dealer(Gate):
             self._give_up(standing)
             if self._stands.get(standing.seat) is standing:
                 del self._stands[standing.seat]
+                self._empty_since[standing.seat] = self._clock()
             self._wake_all()
 
     def stands(self, turn: int) -> int:
@@ -118,11 +122,20 @@ class Dealer(Gate):
         with self._channels.lock:
             return sum(one.turn == turn for one in self._stands.values())
 
+    def deserted(self, seconds: float) -> bool:
+        """Whether work waits for a bundle that was lost so many seconds ago, and that Spark has not started again: to
+        Spark its task still runs."""
+        with self._channels.lock:
+            before = self._clock() - seconds
+            empty = (seat for seat, since in self._empty_since.items() if since <= before and seat[0] == self._turn)
+            return any(self._for_one.get(seat) for seat in empty)
+
     def serve(self, turn: int, bundles: Sequence[Bundle]) -> None:
         """From now on batches are for the bundles of this turn. Those of the turns before leave when they have done
         what is theirs. What was for a bundle that is gone is cut anew."""
         with self._channels.lock:
             self._turn, self._bundles = turn, tuple(bundles)
+            self._empty_since = {seat: since for seat, since in self._empty_since.items() if seat[0] >= turn}
             if self._supply is not None and not self._supply.any_bundle:
                 self._generation += 1  # a batch that is being cut is for bundles that are about to leave
             self._for_one = {seat: queue for seat, queue in self._for_one.items() if queue}
@@ -131,16 +144,20 @@ class Dealer(Gate):
             self._wake_all()
 
     def end(self, seconds: float = 0.0) -> bool:
-        """All bundles leave, whatever waits for them, and nothing more is published. Waits so long for a batch that is
-        being published; False if it still is."""
+        """All bundles leave, whatever waits for them, and nothing more is published. Waits so long for a thread that
+        looks, cuts or publishes; False if one still does."""
         deadline = self._clock() + seconds
         with self._channels.lock:
             self._ended = True
             self._completed.notify_all()
             self._wake_all()
-            while self._publishing and self._clock() < deadline:
+            while self._is_at_work and self._clock() < deadline:
                 self._channels.pause(deadline - self._clock())
-            return not self._publishing
+            return not self._is_at_work
+
+    @property
+    def _is_at_work(self) -> bool:
+        return self._looking or self._cutting or self._publishing
 
     # Work
 
@@ -336,7 +353,9 @@ class Dealer(Gate):
 
     def _may_cut(self, standing: Standing) -> bool:
         supply = self._supply
-        if supply is None or self._cutting or standing.turn != self._turn or standing.gone or not self.lets_in():
+        if supply is None or self._ended or self._cutting or not self.lets_in():
+            return False
+        if standing.turn != self._turn or standing.gone:
             return False
         if len(self._open_batches) >= AHEAD * len(self._bundles):
             return False
@@ -387,8 +406,18 @@ class Dealer(Gate):
 
     def _look(self) -> None:
         """The watcher looks what is there; nobody else does."""
-        if self._supply is not None and self.is_open:
-            self._supply.look()
+        with self._channels.lock:
+            supply = self._supply
+            if supply is None or not self.is_open or self._ended or self._looking:
+                return
+            self._looking = True
+        try:
+            supply.look()
+        finally:
+            with self._channels.lock:
+                self._looking = False
+                if self._ended:
+                    self._channels.notify()  # somebody waits for that
 
     def _cut(self, standing: Standing) -> None:
         """Cut a batch, without the lock: that may take a look at files."""
@@ -412,6 +441,8 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 self._cutting = False
+                if self._ended:
+                    self._channels.notify()  # somebody waits for that
                 if generation != self._generation:
                     self._go_back()
                 elif cut is not None:

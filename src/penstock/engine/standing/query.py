@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from penstock.clock import run_time
 from penstock.engine.executor import standing
@@ -41,12 +42,21 @@ POLL = 0.01
 STAND_SECONDS = 15.0
 #: How often it is looked whether the bundles are to run elsewhere, if nobody says so.
 LOOK_SECONDS = 0.5
-#: A batch that is being published when the query stops may take so long: the catalog may be restarting.
-PUBLISH_SECONDS = 60.0
+#: A batch that is being published when the query stops may take so long: the catalog may be restarting, and is asked
+#: again for about a minute.
+PUBLISH_SECONDS = 180.0
+#: A bundle that was lost while work waits for it, and that Spark has not started again, is replaced after so long.
+DESERTED_SECONDS = 5.0
 #: Bundles may take so long to leave before Spark ends them.
 LEAVE_SECONDS = 1.0
 #: Seconds before a turn is begun again after one that failed.
 AGAIN_SECONDS = 0.2
+
+
+def turn_length(operator: str, most: float) -> float:
+    """How long the turns of an operator are. All operators begin their first turn together, and should not all change
+    turns in the same second later."""
+    return most * (1 - crc32(operator.encode()) % 1000 / 4000)
 
 
 class StandingQuery:
@@ -194,8 +204,11 @@ class StandingQuery:
         places = self._wanted()
         if not places.bundles:
             return
-        turn_seconds = self.context.settings.turn_seconds
-        if newest is None or newest.places != places or run_time() > newest.began + turn_seconds:
+        length = turn_length(self.operator.name, self.context.settings.turn_seconds)
+        if newest is None or newest.places != places or run_time() > newest.began + length:
+            self._begin(places)
+        elif self.dealer.deserted(DESERTED_SECONDS):
+            LOGGER.warning('a bundle of "%s" fell silent: its turn is begun anew', self.operator.name)
             self._begin(places)
 
     def _wanted(self) -> TurnPlaces:
@@ -275,7 +288,8 @@ class StandingQuery:
 
     @property
     def drained(self) -> bool:
-        return self.dealer.idle and self.supply is not None and self.supply.drained
+        # In this order: a last batch that is cut between the two questions is open when the second one is asked.
+        return self.supply is not None and self.supply.drained and self.dealer.idle
 
     def fail(self, error: Exception) -> None:
         """Keep the first failure; those after it are its consequences."""
@@ -311,7 +325,7 @@ class StandingQuery:
             time.sleep(POLL)
         self._stopping = True
         if not self.dealer.end(PUBLISH_SECONDS):
-            LOGGER.warning('a batch of "%s" is still being published', name)
+            LOGGER.warning('a thread of "%s" is still at work: it looks at its source, or publishes a batch', name)
         self._changed.set()
         for thread in (self._keeper, self._publishes):
             if thread.is_alive():

@@ -490,3 +490,30 @@ def test_a_folder_that_takes_long_to_list_is_looked_at_less_often(tmp_path: Path
     due = stream.feed.due_in()
     assert due is not None
     assert due > 20
+
+
+def test_a_look_that_ends_after_its_query_changes_nothing(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that takes long to be listed: the query is replaced meanwhile, and the next one finds the files too. If
+    the look that comes late also numbered them, the next file would get a number that another one has."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    before = Stream(folder, catalog, follow=True, clock=time.monotonic)
+    write(folder / "1.json", rows=3)
+    listed = type(before.offsets)._listed
+
+    def slowly(offsets: Any) -> Any:
+        found = listed(offsets)
+        before.offsets.close()
+        write(folder / "2.json", rows=3)
+        monkeypatch.undo()
+        Stream(folder, catalog, follow=True, clock=time.monotonic)
+        return found
+
+    monkeypatch.setattr(type(before.offsets), "_listed", slowly)
+    before.offsets._next_look = 0.0
+    before.offsets.look()
+    write(folder / "3.json", rows=3)
+    after = Stream(folder, catalog, follow=True, clock=time.monotonic)
+    assert [Path(one.path).name for one in after.offsets._list.files(0, 3)] == ["1.json", "2.json", "3.json"]

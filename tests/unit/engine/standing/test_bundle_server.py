@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -320,3 +321,18 @@ def stands_until_two_are_published(
         raise ends[0]
     assert query.published == [0, 1]
     assert ends, "the task ends as usual when its turn is over"
+
+
+def test_both_ends_notice_that_the_network_between_them_is_gone(server: BundleServer) -> None:
+    """A firewall that forgets a connection tells neither end: a bundle that waits for work would wait for ever."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ours = socket.create_connection(listener.getsockname())
+    theirs, _ = listener.accept()
+    for end in (ours, theirs):
+        wire.notice_a_dead_network(end)
+        assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert 0 < end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+        end.close()
+    listener.close()
+    with wire.connect(server.address) as bundle, socket.socket(fileno=os.dup(bundle.fileno())) as own:
+        assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -562,3 +562,53 @@ def test_a_source_that_says_it_has_rows_and_gives_none_does_not_keep_a_core_busy
     dealer.end()
     thread.join(5)
     assert 1 <= rows.cuts <= 16
+
+
+def test_the_end_waits_for_who_looks_at_the_world_outside() -> None:
+    """Whoever takes the query's place looks too: two lists of the same files would be mixed."""
+    rows = Rows(0)
+    dealer, _, _ = dealer_of(rows)
+    looking, may_go_on = threading.Event(), threading.Event()
+
+    def look() -> None:
+        looking.set()
+        assert may_go_on.wait(5)
+
+    rows.look = look  # type: ignore[method-assign]
+    [one] = served(dealer, ONE)
+    asks = threading.Thread(target=dealer.take, args=(one,), daemon=True)
+    asks.start()
+    assert looking.wait(5)
+    assert not dealer.end(0.05), "somebody still looks"
+    may_go_on.set()
+    assert dealer.end(5)
+    asks.join(5)
+
+
+def test_nobody_looks_after_the_end() -> None:
+    rows = Rows(0)
+    dealer, _, _ = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    dealer.end()
+    assert dealer.take(one) is None
+    assert rows.looks == 0
+
+
+def test_a_seat_that_is_empty_while_work_waits_for_it_is_deserted() -> None:
+    """Its task still runs for Spark, so nobody else would notice: the worker is stopped, or its connection is dead."""
+    now = 0.0
+    rows = Rows(10, any_bundle=False)
+    channels = Channels()
+    dealer = Dealer(channels, [], lambda: Pacer(0.05, 10, 10), lambda: 0.0, Published(rows), clock=lambda: now)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    one, two = served(dealer, ONE, TWO)
+    assert dealer.take(one) and dealer.take(two)
+    done(dealer, one, report())
+    assert not dealer.deserted(5.0)
+    dealer.lost(two)
+    assert not dealer.deserted(5.0), "Spark may start the task again"
+    now = 6.0
+    assert dealer.deserted(5.0)
+    stand(dealer, 1, 1, TWO)
+    assert not dealer.deserted(5.0)

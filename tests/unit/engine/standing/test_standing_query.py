@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.engine.standing.query import StandingQuery
+from penstock.engine.standing.query import StandingQuery, turn_length
 from penstock.errors import PenstockError
 
 
@@ -47,3 +47,25 @@ def test_a_batch_that_cannot_be_published_fails_its_query() -> None:
     publishes.start()
     publishes.join(5)
     assert [str(error) for error in failed] == ["no space left on device"]
+
+
+def test_a_batch_that_is_cut_while_somebody_asks_is_not_drained() -> None:
+    """The last rows of a source are cut between the two questions: the source has ended, and a batch is open."""
+    query = StandingQuery.__new__(StandingQuery)
+    dealer: Any = SimpleNamespace(idle=True)
+
+    class CutsItsLastRows:
+        @property
+        def drained(self) -> bool:
+            dealer.idle = False
+            return True
+
+    query.dealer, query.supply = dealer, CutsItsLastRows()  # type: ignore[assignment]
+    assert not query.drained
+
+
+def test_turns_of_different_operators_end_at_different_times() -> None:
+    lengths = {turn_length(f"operator-{n}", 600.0) for n in range(50)}
+    assert len(lengths) > 40
+    assert all(450.0 <= length <= 600.0 for length in lengths)
+    assert turn_length("a", 600.0) == turn_length("a", 600.0)
