@@ -1,7 +1,7 @@
 """Publishing together: batches that several threads want to publish at the same time share one transaction.
 
-A transaction costs about the same for one batch as for many. So a thread that has to wait for its turn finds, as a rule,
-that the thread before it has published its batch too.
+A transaction costs about the same for one batch as for many. So a thread that has to wait for its turn finds, as a
+rule, that the thread before it has published its batch too.
 """
 
 from __future__ import annotations
