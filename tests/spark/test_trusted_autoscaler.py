@@ -13,8 +13,8 @@ from stepped_load import STEPS
 
 import penstock
 from penstock import Goal, Settings, Topology, plans, sinks, sources
-from penstock.api.hands import SteeringHands
 from penstock.autoscaler.guards import guards_for
+from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
@@ -89,7 +89,7 @@ def test_a_harmful_decision_is_undone_within_two_windows(tmp_path: Path) -> None
     made.sink("out", sinks.noop(), inputs=[slow])
     goal, settings = Goal(throughput=600.0), Settings.of({**SETTINGS, "slot_instances": 128, "control": "off"})
     with penstock.run(made, "standalone", machines=1, settings=settings) as running:
-        hands = SteeringHands(running.run, running, goal, "saboteur")
+        hands = DeskHands(running.run, running.desk, goal, "saboteur")
         guards = [guard for guard in guards_for(goal, settings) if "Patience" not in repr(guard)]
         with Controller("saboteur", Saboteur(), hands, guards, every=1.0):
             deadline = time.monotonic() + WAIT

@@ -29,7 +29,7 @@ from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
-from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of
+from penstock.monitor.sampling import DriverKnowledge, streams_of
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.statistics import Statistics
 from penstock.plans.repair import repair
@@ -112,7 +112,7 @@ class RecordingTopology:
 
     def take(self, report: BatchReport, known: DriverKnowledge) -> None:
         """A batch was published: it is counted, and whoever listens hears of it."""
-        self.monitor.take(sample_of(report, known))
+        self.monitor.published(report, known)
         self.publications.note(report)
         for listener in self._listeners:
             listener(report)
