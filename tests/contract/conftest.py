@@ -68,8 +68,9 @@ def postgresql_url(postgresql_server: str) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database for a catalog or a statistics store, of each kind in turn."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/catalog.db"
+        return f"sqlite:///{tmp_path}/penstock.db"
     return request.getfixturevalue("postgresql_url")
 
 

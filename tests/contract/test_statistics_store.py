@@ -47,13 +47,6 @@ DEFINITION = topology()
 PLACEMENT = round_robin(DEFINITION, CLUSTER)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/statistics.db"
-    return request.getfixturevalue("postgresql_url")
-
-
 @pytest.fixture
 def open_store(url: str) -> Iterator[Open]:
     opened: list[StatisticsStore] = []

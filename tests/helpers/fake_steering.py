@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.api.history_request import HistoryRequest
-from penstock.api.operations import Operation, Operations
-from penstock.api.shapes import proposal_as_json
+from penstock.autoscaler.operations import Operation, Operations
 from penstock.autoscaler.proposals import Proposal
+from penstock.autoscaler.shapes import proposal_as_json
 from penstock.cluster.model import Machine, Slot
 from penstock.errors import PenstockError
 from penstock.monitor.history import HistoryQuery

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from test_stela_properties import check_placed, new_machines, on_slots, situations
 
 from penstock.cluster.model import Placement
-from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
+from penstock.strategies.decision import Decision, NothingToDo
 from penstock.strategies.draft import most_instances
 from penstock.strategies.gain.allocation import allocate
 from penstock.strategies.gain.rates import calibrated, counts, learned
-from penstock.strategies.gain.reassign import reassign
 from penstock.strategies.gain.scale_in import scale_in
 from penstock.strategies.gain.scale_out import scale_out
 from penstock.strategies.memory import EMPTY, Memory
@@ -71,21 +70,6 @@ def test_what_came_with_a_machine_goes_with_it(situation, capacity) -> None:
     assert isinstance(back, Decision) and back.memory is not None
     assert sum(on_slots(back.placement).values()) == sum(on_slots(before).values())
     assert back.memory.added == ()
-
-
-@given(situations(), st.none() | st.integers(1, 12))
-def test_a_reassignment_leaves_everything_placed_on_the_same_machines(situation, capacity) -> None:
-    load, before, cluster = situation
-    answer = reassign(load, before, cluster, Rules(slot_capacity=capacity))
-    if isinstance(answer, NothingToDo):
-        return
-    assert isinstance(answer, Decision) and answer.projected is not None
-    assert not answer.added and not answer.removed
-    within_bounds(load, before, answer.placement)
-    check_placed(before, answer.placement, cluster.slots, None)
-    if capacity is None:
-        assert sum(on_slots(answer.placement).values()) == sum(on_slots(before).values())
-    assert not isinstance(answer, DoesNotFit)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

@@ -6,17 +6,12 @@ It says "published" once the first batch has reached the sink, and "finished" wh
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
+from killable import run_to_its_end
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.cluster.local import LocalCluster
-from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.spark.host import SparkHost
-from penstock.engine.state.folder import StateFolder
-from penstock.engine.topology import SparkTopology
 
 
 def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -42,22 +37,9 @@ def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True
 
 def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
-    state = StateFolder.hold(str(folder / "state"))
-    provider = (
-        LocalCluster(slots=2, cores=1, task_threads=24)
-        if cluster == "local"
-        else StandaloneCluster(2, 1, 1, 24, folder / f"cluster-{time.time_ns()}")
-    )
     # Apart: so that rows also lie in a channel when the driver dies.
     topology = reading(servers, folder, chained=False)
-    with SparkHost("kafka", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
-        with SparkTopology(topology.definition(), host, state, settings) as run:
-            said = False
-            while not run.wait(0.1):
-                if not said and run.statistics.totals("out")[0]:
-                    said = True
-                    print("published", flush=True)
-        print("finished", flush=True)
+    run_to_its_end(topology, "out", folder, cluster, settings)
 
 
 if __name__ == "__main__":

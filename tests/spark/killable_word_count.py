@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from killable import run_to_its_end
 
 from penstock import Settings, Topology, sinks, sources
-from penstock.cluster.local import LocalCluster
-from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.spark.host import SparkHost
-from penstock.engine.state.folder import StateFolder
-from penstock.engine.topology import SparkTopology
 
 CONTENT = sources.sentences(words=5, vocabulary=300, seed=11)
 RATE = 2_000
@@ -43,20 +38,7 @@ def main(folder: Path, cluster: str, rows: int) -> None:
     topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counts])
     shuffle = os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange")
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, shuffle=shuffle)
-    state = StateFolder.hold(str(folder / "state"))
-    provider = (
-        LocalCluster(slots=2, cores=1, task_threads=24)
-        if cluster == "local"
-        else StandaloneCluster(2, 1, 1, 24, folder / f"cluster-{time.time_ns()}")
-    )
-    with SparkHost("killable", provider, settings, folder / "logs", [str(Path(__file__).parent)]) as host:
-        with SparkTopology(topology.definition(), host, state, settings) as run:
-            said = False
-            while not run.wait(0.1):
-                if not said and run.statistics.totals("counts")[0]:
-                    said = True
-                    print("published", flush=True)
-        print("finished", flush=True)
+    run_to_its_end(topology, "counts", folder, cluster, settings)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from installed_strangers import installed
 from steered import check_everything, steered
 
 from penstock import Settings
-from penstock.api.hands import controller_of
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.hands import controller_of
 from penstock.autoscaler.policy import Fate
 from penstock.engine.spark.host import SparkHost
 
@@ -57,7 +57,7 @@ def test_a_policy_and_a_mapping_of_strangers(local_host: SparkHost, running: Any
             assert steering.operations.wait(done, WAIT)
             assert done.state is Fate.DONE, done.reason
             assert run.placement.of("tag") == {last: 3}
-            controller = controller_of(run, steering, Goal(throughput=1e6), POLICY)
+            controller = controller_of(run, steering.desk, Goal(throughput=1e6), POLICY)
             controller.guards.clear()  # they would have it wait until the effect of the first change is measured
             controller.step()
             asked = steering.operations.all()[-1]

@@ -3,24 +3,18 @@ decision is undone by itself, and a chain that a goal leaves alone stays a chain
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pytest
+from penstock_process import WAIT, penstock_process, throughput
 from stepped_load import STEPS
 
 import penstock
 from penstock import Goal, Settings, Topology, plans, sinks, sources
-from penstock.api.discovery import FOLDER_VARIABLE
-from penstock.api.hands import SteeringHands
 from penstock.autoscaler.guards import guards_for
+from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
@@ -39,37 +33,18 @@ SETTINGS = {
 }
 WINDOW = 10.0
 GRACE = 120.0
-WAIT = 240.0
 
 
 @pytest.mark.live
 @pytest.mark.timeout(1500)
 def test_a_load_that_steps_up_and_down_is_held(tmp_path: Path) -> None:
-    environment = os.environ | {FOLDER_VARIABLE: str(tmp_path / "running")}
-
-    def command(*words: str) -> Any:
-        line = [sys.executable, "-m", "penstock", *words, "--json"]
-        done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=WAIT, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
-
-    run = [sys.executable, "-m", "penstock", "run", str(TOPOLOGY), "--cluster", "standalone", "--machines", "1"]
-    run += ["--throughput", str(max(rate for _, rate in STEPS)), "--machines-max", "3", "--json"]
-    for name, value in SETTINGS.items():
-        run += ["--set", f"{name}={value}"]
-    with (tmp_path / "log").open("w") as log:
-        topology = subprocess.Popen(run, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        deadline = time.monotonic() + WAIT
-        while not any(one["phase"] == "running" for one in command("ps")["running"]):
-            assert topology.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(1)
+    goal = ("--throughput", str(max(rate for _, rate in STEPS)), "--machines-max", "3")
+    with penstock_process(tmp_path, TOPOLOGY, *goal, settings=SETTINGS) as running:
         changes = list(accumulate(seconds for seconds, _ in STEPS))
         looks: list[bool] = []
         machines: list[int] = []
         while True:
-            status = command("status")
+            status = running.command("status")
             at = status["seconds"]
             if at >= changes[-1]:
                 break
@@ -77,28 +52,17 @@ def test_a_load_that_steps_up_and_down_is_held(tmp_path: Path) -> None:
             begin = changes[step - 1] if step else 0.0
             machines.append(len(status["machines"]))
             if at >= begin + GRACE:
-                looks.append(sum(sink["throughput"] or 0.0 for sink in status["sinks"]) >= 0.95 * STEPS[step][1])
+                looks.append(throughput(status) >= 0.95 * STEPS[step][1])
             time.sleep(2)
-        story = [(one["kind"], one["subject"], one["reason"]) for one in command("events")["events"]]
+        story = [(one["kind"], one["subject"], one["reason"]) for one in running.story()]
         assert len(looks) > 50
         assert sum(looks) >= 0.95 * len(looks), story
         assert max(machines) > 1, story
         assert machines[-1] == machines[0] == 1, story
-        made = command("decisions")["decisions"]
+        made = running.command("decisions")["decisions"]
         assert made
         assert not [one for one in made if one["verdict"] == "harmful"], made
-        assert command("stop")["ended"]
-        assert topology.wait(WAIT) == 0
-    finally:
-        if topology.poll() is None:
-            topology.send_signal(signal.SIGTERM)
-            try:
-                topology.wait(60)
-            except subprocess.TimeoutExpired:
-                topology.kill()
-                topology.wait()
-        assert topology.stdout is not None
-        topology.stdout.close()
+        running.stop()
 
 
 class Saboteur:
@@ -125,7 +89,7 @@ def test_a_harmful_decision_is_undone_within_two_windows(tmp_path: Path) -> None
     made.sink("out", sinks.noop(), inputs=[slow])
     goal, settings = Goal(throughput=600.0), Settings.of({**SETTINGS, "slot_instances": 128, "control": "off"})
     with penstock.run(made, "standalone", machines=1, settings=settings) as running:
-        hands = SteeringHands(running.run, running, goal, "saboteur")
+        hands = DeskHands(running.run, running.desk, goal, "saboteur")
         guards = [guard for guard in guards_for(goal, settings) if "Patience" not in repr(guard)]
         with Controller("saboteur", Saboteur(), hands, guards, every=1.0):
             deadline = time.monotonic() + WAIT
@@ -140,7 +104,7 @@ def test_a_harmful_decision_is_undone_within_two_windows(tmp_path: Path) -> None
         assert second["asked_at"] - first["ended_at"] <= 2 * WINDOW
         assert running.run.placements.planned.total("slow") == 3
         running.wait(3 * WINDOW)
-        assert sum(sink["throughput"] for sink in running.status()["sinks"]) >= 0.95 * 600
+        assert throughput(running.status()) >= 0.95 * 600
 
 
 @pytest.mark.live

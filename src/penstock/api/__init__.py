@@ -1,1 +1,1 @@
-"""What users and their programs speak to: the handle, operations, HTTP, its client, discovery."""
+"""What users and their programs speak to: the handle, steering, HTTP, its client, discovery."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.api.history_request import HistoryRequest
-from penstock.api.operations import Operations
-from penstock.api.shapes import machine_as_json, placement_as_json
 from penstock.api.status import status_of
 from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.operations import Operations
+from penstock.autoscaler.shapes import machine_as_json, placement_as_json
 from penstock.clock import meant, shown, wall_time
 from penstock.errors import PenstockError
 from penstock.monitor.history import HistoryQuery

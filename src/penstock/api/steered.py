@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from penstock.api.discovery import Entry, starting
-from penstock.api.hands import controller_of
 from penstock.api.server import served
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
+from penstock.autoscaler.hands import controller_of
 from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
 from penstock.settings import Settings
@@ -51,4 +51,4 @@ def open_to_others(
     if goal is not None:
         strategy = run.settings.strategy
         run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)
-        until_the_end.enter_context(controller_of(run, steering, goal, strategy, guards))
+        until_the_end.enter_context(controller_of(run, steering.desk, goal, strategy, guards))

@@ -4,23 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
-from penstock.api.decisions import Decisions, Propose
-from penstock.api.execution import Execution
-from penstock.api.operations import SOMEBODY
 from penstock.api.reads import Json, Reads
-from penstock.api.requested_records import RequestedRecords
+from penstock.autoscaler.desk import Desk
 from penstock.autoscaler.goals import Grow, Shrink
-from penstock.autoscaler.policy import View, view_of
-from penstock.autoscaler.proposals import Proposal, action_of, machines_fewer, machines_more
-from penstock.cluster.model import Placement, Slot
+from penstock.autoscaler.operations import Propose
+from penstock.autoscaler.proposals import Proposal
+from penstock.cluster.model import Slot
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.kept_state import left_in_words, unknown_in_words
-from penstock.monitor.snapshot import Snapshot
 from penstock.plans import requests as plans
-from penstock.plans.repair import repair
 from penstock.running import RunningTopology
 from penstock.strategies.mapping import NoRoom
 
@@ -31,20 +25,20 @@ class Steering(Reads):
 
     def __init__(self, run: RunningTopology, cluster_kind: str, request_stop: Callable[[bool], object]) -> None:
         """`request_stop` is told whether to drain, and returns at once."""
-        self._execution = Execution(run, RequestedRecords(run, self.view))
-        super().__init__(run, cluster_kind, self._execution.operations)
+        #: Where all changes are decided on and carried out, those of a controller too.
+        self.desk = Desk(run)
+        super().__init__(run, cluster_kind, self.desk.operations)
         self._request_stop = request_stop
-        self._decisions = Decisions(self.view, self._planned_placement)
 
     def close(self) -> None:
         """Roll back the operation that is under way, and accept no other: before the run is stopped."""
-        self._execution.close()
+        self.desk.close()
 
     def scale_out(self, machines: int = 1, strategy: str | None = None, dry_run: bool = False) -> Json:
         """Add machines. The strategy decides which instances they get."""
         _at_least_one("machines", machines)
         name = strategy or self._run.settings.strategy
-        propose = self._decisions.on_request(name, Grow(machines, ""))
+        propose = self.desk.on_request(name, Grow(machines, ""))
         return self._do("scale-out", {"machines": machines, "strategy": name}, propose, dry_run)
 
     def scale_in(
@@ -59,27 +53,14 @@ class Steering(Reads):
         _at_least_one("machines", count)
         name = strategy or self._run.settings.strategy
         if not names:
-            propose = self._decisions.on_request(name, Shrink(count, ""))
+            propose = self.desk.on_request(name, Shrink(count, ""))
             return self._do("scale-in", {"machines": count, "strategy": name}, propose, dry_run)
 
         def remove() -> Proposal:
-            snapshot = self._planned()
+            snapshot = self.desk.planned()
             return Proposal(plans.remove_machines(snapshot.placement, snapshot.cluster, list(dict.fromkeys(names))))
 
         return self._do("scale-in", {"names": list(names)}, remove, dry_run)
-
-    def carry_out(self, proposal: Proposal) -> Json:
-        """Carry out the plan that a policy has decided on, and no other plan. The operation is refused if the placement
-        has changed between the decision and the operation's turn."""
-        count = machines_more(proposal.plan) + machines_fewer(proposal.plan)
-        arguments: Json = {"machines": count} if count else {}
-        arguments |= {"strategy": proposal.strategy}
-        who = f"the policy {proposal.strategy}" if proposal.strategy else SOMEBODY
-        return self._execution.submit(action_of(proposal.plan), arguments, self._decisions.made(proposal), who)
-
-    def view(self, request: Grow | Shrink | None = None) -> View:
-        """The view that a policy decides on. All of it is taken from one snapshot."""
-        return view_of(self._planned(), self._run.settings, self._run, request)
 
     def set_instances(
         self, operator: str, count: int | None = None, slots: Mapping[str, int] | None = None, dry_run: bool = False
@@ -105,7 +86,7 @@ class Steering(Reads):
                 settings.mapping,
                 settings.slot_instances,
                 chains=settings.chaining == "on",
-                snapshot=self._planned(),
+                snapshot=self.desk.planned(),
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(
@@ -174,16 +155,8 @@ class Steering(Reads):
 
     def _do(self, action: str, arguments: Json, propose: Propose, dry_run: bool) -> Json:
         if dry_run:
-            return self._execution.dry_run(action, arguments, propose)
-        return self._execution.submit(action, arguments, propose)
-
-    def _planned(self) -> Snapshot:
-        """The snapshot with the planned placement. A slot that is lost for a moment does not change the plan, so a
-        policy must not decide as if the slot were gone for good."""
-        return replace(self._run.snapshot(), placement=self._planned_placement())
-
-    def _planned_placement(self) -> Placement:
-        return repair(self._run.placements.planned, self._run.cluster.slots)
+            return self.desk.execution.dry_run(action, arguments, propose)
+        return self.desk.execution.submit(action, arguments, propose)
 
     def _slot(self, name: str) -> Slot:
         known = {slot.name: slot for slot in self._run.cluster.slots}

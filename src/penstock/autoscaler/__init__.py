@@ -1,1 +1,2 @@
-"""Collect, decide, act: goals, policies, guards. Nothing here touches Spark."""
+"""Collect, decide, act: goals, policies, guards, and the desk whose operations carry out what was decided. Nothing here
+touches Spark."""

@@ -62,6 +62,8 @@ class Proposal:
     before: Placement | None = None
     #: The operations of earlier decisions that the plan takes back.
     reverts: tuple[int, ...] = ()
+    #: The operation of the scale-out whose new instances the plan gives out again; None if it corrects none.
+    corrects: int | None = None
     #: What the strategy wants to be handed at its next decision, once this one was carried out; None if nothing.
     memory: Memory | None = field(default=None, repr=False)
     #: Whether the plan undoes a harmful decision. Guards that only keep changes apart let such a plan pass.

@@ -5,6 +5,8 @@ Instances are added one by one, each for an operator that the fluid model says i
 idle cores. Where an operator cannot have more instances (a keyed operator has no more than tasks), one of its instances
 moves from a slot without idle cores to a slot that has some. A chain that is too slow as a whole gets instances as a
 whole; if one of its operators is too slow, the engine takes the chain apart around that operator (docs/design/0010).
+Where the slots with idle cores have as many instances as they may (`slot_instances`), an operator that can do without
+one of its own gives it away.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from penstock.autoscaler.expectation import Expectation, Expected
 from penstock.cluster.model import Placement, Slot
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
+from penstock.strategies.draft import most_instances
+from penstock.strategies.fluid import worth
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.tasks import follow
 
@@ -24,6 +28,8 @@ from penstock.strategies.mapping.tasks import follow
 ROOM = 0.5
 #: Cores are never planned to be busier than this.
 MOST_BUSY = 0.95
+#: An operator gives an instance away only if those that it keeps are then used by at most this share.
+GIVES = 0.8
 
 
 @dataclass(frozen=True)
@@ -33,12 +39,12 @@ class Rearranged:
     placement: Placement
     #: The fluid model knows numbers of instances, not cores: of instances that move it expects nothing.
     expected: Expected
-    #: Operator -> how many instances it got.
+    #: Operator -> how many instances it got; below 0, how many it gave away.
     added: Mapping[str, int]
     moved: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{count} more of {name}" for name, count in self.added.items()]
+        parts = [f"{abs(count)} {'more' if count > 0 else 'fewer'} of {name}" for name, count in self.added.items()]
         moved = Counter(self.moved)
         parts += [f"{count} of {name} move to idle cores" for name, count in moved.items()]
         return ", ".join(parts)
@@ -71,9 +77,10 @@ def rearranged(
         if stuck:
             break
         found = draft.expected()
-    if not draft.added and not draft.moved:
+    changed = {name: count for name, count in draft.added.items() if count}
+    if not changed and not draft.moved:
         return Stuck(stuck or "no operator is too slow for what it gets", start)
-    return Rearranged(draft.placement(), found, dict(draft.added), tuple(draft.moved))
+    return Rearranged(draft.placement(), found, changed, tuple(draft.moved))
 
 
 class _Draft:
@@ -86,6 +93,7 @@ class _Draft:
         self._expectation = Expectation(snapshot, load, settings.chaining == "on")
         self._before = snapshot.placement
         self._instances = {name: dict(slots) for name, slots in self._before.instances.items()}
+        self._most = dict(zip(load.position, most_instances(load, self._before), strict=True))
         self._cores = {one.name: cores_of_one(snapshot, one.name) for one in load.operators}
         self._idle = idle_cores(snapshot)
         #: The slots whose cores are all busy.
@@ -133,28 +141,55 @@ class _Draft:
         return Placement({**self._instances, **more}, self._before.tasks)
 
     def _speed(self, name: str) -> float:
-        return self._expectation.rates[name] * sum(self._instances[name].values())
+        return self._expectation.rates[name] * self._total(name)
 
     def help(self, names: tuple[str, ...]) -> str:
         """One more instance for these operators, all on the same slot; or why that cannot be."""
         needed = max(self._cores[name] for name in names)  # the operators of a chain take turns
-        slot = self._roomiest(needed, len(names))
-        full = [name for name in names if not self._can_grow(name)]
+        full = [name for name in names if self._total(name) >= self._most[name]]
         if full:
             return self._moved(full[0])
+        slot = self._roomiest(needed, len(names)) or self._given_up(needed, names)
         if slot is None:
-            return f"no slot has idle cores for another instance of {names[0]}"
+            return f"no slot has idle cores and room for another instance of {names[0]}"
         for name in names:
             self._instances[name][slot] = self._instances[name].get(slot, 0) + 1
             self.added[name] = self.added.get(name, 0) + 1
         self._idle[slot] -= needed
         return ""
 
-    def _can_grow(self, name: str) -> bool:
-        tasks = self._before.tasks.get(name)
-        most = self._load.operators[self._load.position[name]].most_instances
-        bounds = [bound for bound in (most, None if tasks is None else len(tasks)) if bound is not None]
-        return sum(self._instances[name].values()) < min(bounds, default=10**9)
+    def _total(self, name: str) -> int:
+        return sum(self._instances[name].values())
+
+    def _given_up(self, needed: float, names: tuple[str, ...]) -> Slot | None:
+        """A slot with idle cores on which another operator gives up an instance for this one; None if there is none."""
+        if len(names) > 1:  # a chain would need an instance of somebody else for each of its operators
+            return None
+        slots = [slot for slot in self._snapshot.cluster.slots if self._idle[slot] >= ROOM * needed]
+        found = [(*spare, slot) for slot in slots if (spare := self._spare_on(slot, names[0])) is not None]
+        if not found:
+            return None
+        _, giver, slot = min(found)
+        self._instances[giver][slot] -= 1
+        if not self._instances[giver][slot]:
+            del self._instances[giver][slot]
+        self.added[giver] = self.added.get(giver, 0) - 1
+        return slot
+
+    def _spare_on(self, slot: Slot, taker: str) -> tuple[float, str] | None:
+        """Of the operators on a slot that can do without an instance, the one that has most time to spare: the share of
+        its instances' time that it uses then, and its name. Who got instances gives none, and a chain stays whole."""
+        expected, found = self.expected(), []
+        for name, slots in self._instances.items():
+            count, tasks = self._total(name), len(self._before.tasks.get(name, ())) or None
+            chained = len(self._snapshot.chain_of(name)) > 1
+            least = max(self._snapshot.definition.operator(name).min_instances, 1)
+            if not slots.get(slot) or count <= least or chained or name == taker or self.added.get(name, 0) > 0:
+                continue
+            used = expected.fullness[name] * worth(count, tasks) / worth(count - 1, tasks)
+            if used <= GIVES:
+                found.append((used, name))
+        return min(found, default=None)
 
     def _moved(self, name: str) -> str:
         """Move an instance of an operator that has all instances that it can use, from a slot where more of them want a

@@ -8,8 +8,9 @@ the policy's own decisions in the view; instances that a person set are left alo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Nothing, machines_fewer, machines_more
@@ -22,7 +23,7 @@ from penstock.topology.definition import TopologyDefinition
 
 @dataclass(frozen=True)
 class Step:
-    """A decision that was carried out, and that no later one has taken back."""
+    """A decision that was carried out, with its corrections, and that no later one has taken back."""
 
     operation: int
     #: When it was decided, in run time.
@@ -43,12 +44,18 @@ def open_steps(history: Sequence[Decided]) -> list[Step]:
     """The oldest first. What was taken back by a decision that was undone itself is there again."""
     found: list[Step] = []
     taken_back: set[int] = set()
+    corrected: dict[int, Placement] = {}
     for one in reversed(history):
         if one.fate is not Fate.DONE or one.operation is None or one.operation in taken_back:
             continue
         taken_back.update(one.proposal.reverts)
-        if one.proposal.before is not None and not one.proposal.reverts:
-            found.append(step_of(one))
+        if one.proposal.before is None or one.proposal.reverts:
+            continue
+        step = step_of(one)
+        if one.proposal.corrects is not None:  # it is a part of what it corrects, and the newest one counts
+            corrected.setdefault(one.proposal.corrects, step.after)
+        else:
+            found.append(replace(step, after=corrected.get(step.operation, step.after)))
     return found[::-1]
 
 
@@ -74,20 +81,24 @@ def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:
 
 
 def taken_back(placement: Placement, steps: Sequence[Step], definition: TopologyDefinition) -> Placement:
-    """The placement without the instances that these steps added. An instance goes from the slot that has most more of
-    its operator than before the step, so where nothing else has changed the placement from before comes out."""
+    """The placement without what these steps, the newest first, changed in numbers of instances. An instance goes from
+    the slot that has most more of its operator than before the steps, and one that was given away comes back where it
+    lacks most, so where nothing else has changed the placement from before comes out."""
     instances = {name: dict(slots) for name, slots in placement.instances.items()}
     tasks = dict(placement.tasks)
-    changed = set()
+    change: Counter[str] = Counter()
     for step in steps:
-        for name, count in step.instances.items():
-            slots, had = instances[name], step.before.instances.get(name, {})
-            least = max(definition.operator(name).min_instances, 1)
-            for _ in range(min(count, sum(slots.values()) - least)):
-                _drop(slots, had)
-                changed.add(name)
-    for name in changed & tasks.keys():
-        tasks[name] = follow_instances(tasks[name], instances[name])
+        change.update(step.instances)
+    for name, count in change.items():
+        slots, had = instances[name], steps[-1].before.instances.get(name, {})
+        least = max(definition.operator(name).min_instances, 1)
+        for _ in range(min(count, sum(slots.values()) - least)):
+            _drop(slots, had)
+        for _ in range(-count):
+            _bring_back(slots, {slot: number for slot, number in had.items() if slot in placement.slots})
+    for name in change.keys() & tasks.keys():
+        if instances[name] != placement.of(name):
+            tasks[name] = follow_instances(tasks[name], instances[name])
     return Placement(instances, tasks)
 
 
@@ -96,6 +107,13 @@ def _drop(slots: dict[Slot, int], had: Mapping[Slot, int]) -> None:
     slots[slot] -= 1
     if not slots[slot]:
         del slots[slot]
+
+
+def _bring_back(slots: dict[Slot, int], had: Mapping[Slot, int]) -> None:
+    """One more on the slot that has most fewer than before; nothing if none has."""
+    slot = max(had, key=lambda one: (had[one] - slots.get(one, 0), one), default=None)
+    if slot is not None and had[slot] > slots.get(slot, 0):
+        slots[slot] = slots.get(slot, 0) + 1
 
 
 def way_back(view: View, step: Step) -> tuple[Action, ...] | Nothing:

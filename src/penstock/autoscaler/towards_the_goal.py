@@ -1,7 +1,8 @@
 """What is to change to reach the goal: other instances on the machines that are there, or machines, or less of both.
 
-More is tried in this order: what a scale-in took away comes back; other instances where cores are idle; machines, which
-the strategy fills. Less is what was added last: instances, or a machine with the instances that came with it.
+More is tried in this order: a strategy that corrects itself gives the new instances of its last scale-out out again;
+other instances come where cores are idle; what a scale-in took away comes back; machines come, which the strategy
+fills. Less is what was added last: instances, or a machine with the instances that came with it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.autoscaler.answers import answer_of, expected_of, last_machine
+from penstock.autoscaler.corrections import correction
 from penstock.autoscaler.expectation import Expectation
 from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
 from penstock.autoscaler.lessons import at_their_limit
@@ -54,6 +56,10 @@ def towards_the_goal(view: View, strategy: Strategy) -> Answer:
 def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules) -> Answer:
     goal, now = view.goal, view.balance.throughput or 0.0
     assert goal is not None
+    if isinstance(strategy, Gain):
+        corrected = correction(view, load, strategy, rules, _memory(view), wanted.reason)
+        if corrected is not None:
+            return corrected
     room = None if goal.machines_max is None else goal.machines_max - view.machines
     coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
     other = rearranged(view.snapshot, load, goal.throughput, view.settings)

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.index import ChannelIndex
+from penstock.channels.joint_publishing import JointPublishing, Publication
 from penstock.channels.publishing import NewBatch
 from penstock.channels.records import CatalogState, NewSegment, Segment
 from penstock.channels.segments import SegmentStore, batch_of_name
 from penstock.errors import PenstockError
-from penstock.logs import LOGGER, traced
+from penstock.logs import traced
 
-#: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
 #: The last sweep waits so long for a thread that is still publishing.
 END_SECONDS = 5.0
+#: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
 #: attempts that failed costs the same however many channels and segments there are.
 SWEEPS_A_ROUND = 15
 
@@ -50,22 +51,6 @@ class Swept:
     segments: int
     bytes: int
     orphans: int
-
-
-class _Publication:
-    """A batch on its way into the catalog."""
-
-    def __init__(self, batch: NewBatch) -> None:
-        self.batch = batch
-        self.is_done = False
-        self.error: Exception | None = None
-        self.placed: list[Segment] | None = None
-        #: Its segments that the index does not have.
-        self.unknown: list[str] = []
-
-    def fail(self, error: Exception) -> None:
-        if not self.is_done:
-            self.error, self.is_done = error, True
 
 
 class Channels:
@@ -98,12 +83,7 @@ class Channels:
         self._read: dict[tuple[str, str], int] = {}
         self._committed: dict[tuple[str, str], int] = {}
         self._committed_in_catalog: dict[tuple[str, str], int] = {}
-        # Held while SQL runs, when `_changed` must not be: segments enter the index in the order of the catalog.
-        self._publishing = threading.Lock()
-        #: Whether nothing can be published any more.
-        self._ended = False
-        #: Batches that threads want to have published: whoever holds `_publishing` publishes all of them together.
-        self._waiting_publications: list[_Publication] = []
+        self._publishing = JointPublishing(self._enter_all)
         self._sweeping = threading.Lock()
         self._sweeps = 0
         self._adopt(catalog.load())
@@ -207,44 +187,15 @@ class Channels:
     ) -> bool:
         """Publish a batch; False if it was published before, and then the files of this replay are deleted."""
         self._check(operator, segments, read_to)
-        publication = _Publication(NewBatch(operator, batch, segments, manifest, read_to))
-        with self._changed:
-            self._waiting_publications.append(publication)
-        with self._publishing:
-            if not publication.is_done:  # or another thread has published it with its own, while this one waited
-                with self._changed:
-                    waiting, self._waiting_publications = self._waiting_publications, []
-                if self._ended:
-                    publication.fail(RuntimeError("the topology has ended, so nothing is published any more"))
-                else:
-                    self._publish(waiting)
-        if publication.error is not None:
-            raise publication.error
+        publication = Publication(NewBatch(operator, batch, segments, manifest, read_to))
+        self._publishing.publish(publication)
         if publication.placed is None:
             # If a file cannot be deleted now, a sweep finds it.
             with traced("segments of a batch that was published before could not be deleted", OSError):
                 self._store.delete(publication.unknown)
         return publication.placed is not None
 
-    def _publish(self, waiting: Sequence[_Publication]) -> None:
-        """All that wait, in one transaction. If that fails, each by itself: only what cannot be published fails."""
-        try:
-            self._enter_all(waiting)
-        except Exception as error:
-            # What is wrong with the database is wrong for all of them.
-            if len(waiting) == 1 or isinstance(error, PenstockError):
-                for one in waiting:
-                    one.fail(error)
-                return
-            LOGGER.info("%d batches could not be published together", len(waiting), exc_info=True)
-            for one in waiting:
-                self._publish([one])
-        finally:
-            for one in waiting:
-                if not one.is_done:
-                    one.fail(RuntimeError("the thread that published this batch was ended"))
-
-    def _enter_all(self, waiting: Sequence[_Publication]) -> None:
+    def _enter_all(self, waiting: Sequence[Publication]) -> None:
         placed = self.catalog.publish_all([one.batch for one in waiting])
         lost = [
             one
@@ -302,10 +253,7 @@ class Channels:
         does not name is a leftover, whatever its number. An attempt at a batch that a chain was to publish may have a
         higher number than any batch of the operator that writes the channel since. If a thread is still publishing,
         which the database holds up, what that one may be about to name stays."""
-        nobody_publishes = self._publishing.acquire(timeout=END_SECONDS)
-        if nobody_publishes:
-            self._ended = True
-            self._publishing.release()
+        nobody_publishes = self._publishing.end(END_SECONDS)
         return self.sweep(startup=nobody_publishes, thorough=True)
 
     # Parts of the above

@@ -1,22 +1,29 @@
 """All of it together: samples go in and are counted once; snapshots and statistics come out, and what is over is
 written to the statistics store.
 
-The engine calls `take` with every batch and `look` once a sampling interval; a thread in the background calls `write`
-after that, which is also what closes the window's intervals, whether or not anybody asks for a snapshot.
+The engine calls `published` with every batch and `look` once a sampling interval; a thread in the background calls
+`write` after that, which is also what closes the window's intervals, whether or not anybody asks for a snapshot.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.readings import MachineReading
+from penstock.logs import LOGGER
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.evaluation import snapshot_of
 from penstock.monitor.events import EventLog
 from penstock.monitor.intervals import Interval
+from penstock.monitor.machine_uses import MachineUses
+from penstock.monitor.places import with_uses
+from penstock.monitor.report import BatchReport
 from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.statistics import Statistics
 from penstock.monitor.store import StatisticsStore
@@ -42,6 +49,7 @@ class Monitor:
         self._settings = settings
         unwritten = UNWRITTEN if store is not None else 0
         self._counts = Counts(settings.sample_seconds, settings.window_samples, since, unwritten)
+        self._uses = MachineUses(settings.sample_seconds)
         #: What people read.
         self.statistics = Statistics(self._counts)
         self._writing = threading.Lock()
@@ -51,6 +59,19 @@ class Monitor:
     def redefine(self, definition: TopologyDefinition) -> None:
         """The same operators and streams, with other numbers of tasks."""
         self._definition = definition
+
+    def published(self, report: BatchReport, known: DriverKnowledge | None, is_sink: bool = False) -> str:
+        """An operator has published a batch. Where the driver knows nothing of the batch, or no sample can be made with
+        what it knows, only rows are counted, and the batch is in no snapshot. Returns why no sample could be made."""
+        sample, problem = None, ""
+        if known is not None:
+            try:
+                sample = sample_of(report, known)
+            except Exception as mistake:
+                LOGGER.info("no sample could be made of a batch of %s", report.operator, exc_info=True)
+                problem = f"{type(mistake).__name__}: {mistake}"
+        self.take(sample or sample_of_rows(report, is_sink), for_decisions=sample is not None)
+        return problem
 
     def take(self, sample: Sample, for_decisions: bool = True) -> None:
         """What an operator did in a batch; one that is not for decisions is in no snapshot."""
@@ -64,10 +85,25 @@ class Monitor:
         """What an operator looks like, with or without a batch."""
         self._counts.see(operator, levels)
 
-    def snapshot(self, now: float, placement: Placement, cluster: Cluster) -> Snapshot:
-        """Look at the operators first: one with a batch under way is then counted to the end of its last one."""
+    def read(self, readings: Mapping[str, MachineReading]) -> None:
+        """What each machine has used so far, where that can be said."""
+        self._uses.take(readings)
+
+    def snapshot(
+        self,
+        now: float,
+        placement: Placement,
+        cluster: Cluster,
+        levels: Mapping[str, Levels] | None = None,
+        readings: Mapping[str, MachineReading] | None = None,
+    ) -> Snapshot:
+        """`levels` is what operators look like now: one with a batch under way is then counted to the end of its last
+        one. `readings` is what machines have used so far."""
+        for operator, seen in (levels or {}).items():
+            self.look(operator, seen)
         least = self._settings.window_least_samples
-        return snapshot_of(self._counts.window(now), self._definition, placement, cluster, least)
+        found = snapshot_of(self._counts.window(now), self._definition, placement, cluster, least)
+        return with_uses(found, self._uses.take(readings or {}))
 
     def restart(self, at: float) -> None:
         """After a reconfiguration: the window begins anew. The history goes on."""

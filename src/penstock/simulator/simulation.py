@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from penstock.api.hands import controller_of
-from penstock.api.operations import Operation
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
+from penstock.autoscaler.hands import controller_of
+from penstock.autoscaler.operations import Operation
 from penstock.clock import run_time
 from penstock.plans.plan import AddMachine, RemoveMachine
 from penstock.simulator.topology import STRIDE, FluidTopology
@@ -84,7 +84,7 @@ class Simulation:
         self.controller = None
         if goal is not None:
             name = strategy or topology.settings.strategy
-            self.controller = controller_of(topology, self.steering, goal, name, guards)
+            self.controller = controller_of(topology, self.steering.desk, goal, name, guards)
         self._stride = topology.settings.sample_seconds
         topology.clock.every(self._pace, self._round)
 

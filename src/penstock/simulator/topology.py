@@ -6,13 +6,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from penstock.clock import Alarm, run_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.provider import fixed_machines
-from penstock.monitor.events import Event, EventKind
-from penstock.monitor.sampling import sample_of
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.simulator.clock import VirtualClock
@@ -21,7 +20,7 @@ from penstock.simulator.engine import FluidEngine
 from penstock.simulator.fluid import Pool, Water
 from penstock.simulator.reports import Reporter
 from penstock.simulator.truth import Truth
-from penstock.testing.recording_topology import RecordedChanges, RecordingTopology
+from penstock.testing.recording_topology import RecordingTopology
 from penstock.topology.definition import TopologyDefinition
 
 #: The longest moment in which the flow is taken for constant, in seconds.
@@ -51,16 +50,13 @@ class FluidTopology(RecordingTopology):
     ) -> None:
         """`demand` is what each source is offered, by its name. Machines like the first one can be added, up to
         `machines_most` in all."""
-        super().__init__(definition, cluster, settings, placement)
+        settings = settings or Settings()
+        self.engine: FluidEngine = FluidEngine(definition, cluster, placement, settings.slot_instances, clock)
+        super().__init__(definition, cluster, settings, engine=self.engine)
         self.clock = clock
         self.demand = dict(demand or {})
         self.truth = dict(truth)
         self.machines_most = machines_most
-        self.engine: FluidEngine = FluidEngine(
-            definition, cluster, self.engine.planned, self.settings.slot_instances, clock
-        )
-        self.changes = RecordedChanges(self.engine, run_time)
-        self.engine.placed_anew = self._placed_anew
         self.engine.still = self._stand_still
         bound = self.settings.backlog_rows if self.settings.backlog_policy == "throttle" else math.inf
         self.water = Water(definition, truth, bound)
@@ -163,16 +159,10 @@ class FluidTopology(RecordingTopology):
             if pool.name in faults.silent:
                 continue
             if faults.late:
-                self.clock.later(faults.late, lambda report=report, known=known: self._tell(report, known), "late")  # type: ignore[misc]
+                self.clock.later(faults.late, partial(self.take, report, known), "late")
             else:
-                self._tell(report, known)
-        self._monitor.write(now, self.placements.requested)
-
-    def _tell(self, report: Any, known: Any) -> None:
-        self._monitor.take(sample_of(report, known))
-        self.publications.note(report)
-        for listener in self._listeners:
-            listener(report)
+                self.take(report, known)
+        self.monitor.write(now, self.placements.requested)
 
     def snapshot(self) -> Snapshot:
         now = run_time()
@@ -186,12 +176,12 @@ class FluidTopology(RecordingTopology):
         if now - self._batch_since > JUST_BEFORE and not faults.late:
             for pool in self.water.pools:
                 if pool.name not in faults.silent:
-                    self._monitor.look(pool.name, self._reporter.levels(pool, now, self._batch_since))
+                    self.monitor.look(pool.name, self._reporter.levels(pool, now, self._batch_since))
         return self._measured(now)
 
     def _measured(self, now: float) -> Snapshot:
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
-        found = self._monitor.snapshot(now, self.placements.requested, self.cluster)
+        found = self.monitor.snapshot(now, self.placements.requested, self.cluster)
         return dataclasses.replace(found, longest_batch=longest)
 
     # While nothing changes
@@ -253,10 +243,10 @@ class FluidTopology(RecordingTopology):
         self.disturb()
         self.water.still = operators
 
-    def _placed_anew(self) -> None:
+    def placed_anew(self) -> None:
         self.disturb()
         self.water.place(self.placements.requested, self.cluster)
-        super()._placed_anew()
+        super().placed_anew()
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         free = self.machines_most - len(self.cluster.machines)
@@ -274,11 +264,6 @@ class FluidTopology(RecordingTopology):
 
     # What can be asked
 
-    def happened(
-        self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
-    ) -> Event:
-        return self.events.record(Event(run_time(), EventKind(kind), subject, reason, cause, fields or {}))
-
     def backlog(self, operator: str) -> int:
         pool = self.water.by_name[operator]
         return round(sum(self.water.levels[stream] for stream in pool.inputs) + pool.unmet)
@@ -292,7 +277,7 @@ class FluidTopology(RecordingTopology):
         self.disturb()
         changes = super().pause(paused)
         if changes and not paused:
-            self._monitor.restart(run_time())
+            self.monitor.restart(run_time())
         return changes
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -309,12 +294,12 @@ class FluidTopology(RecordingTopology):
 
     @property
     def drained(self) -> bool:
-        return self._draining and sum(self.water.levels) < 1
+        return self.draining and sum(self.water.levels) < 1
 
     def stop(self, drain: bool = True) -> bool:
-        if drain and not self._draining and self._stopped is None:
+        if drain and not self.draining and self.stopped is None:
             self.begin_drain()
-        while drain and self._stopped is None and not self.drained:
+        while drain and self.stopped is None and not self.drained:
             self.clock.sleep(MOMENT)
         self.waiting_rows = {pool.name: self.backlog(pool.name) for pool in self.water.pools}
         return super().stop(drain)

@@ -17,7 +17,6 @@ from penstock.strategies.gain import scale_in as gain_scale_in
 from penstock.strategies.gain import scale_out as gain_scale_out
 from penstock.strategies.gain.correction import correct
 from penstock.strategies.gain.rates import learned
-from penstock.strategies.gain.reassign import reassign
 from penstock.strategies.load import Load
 from penstock.strategies.rules import PAPER, Rules
 from penstock.strategies.stela import scale_in, scale_out
@@ -75,7 +74,6 @@ class Gain:
     needs_rates = True
     scale_out = staticmethod(gain_scale_out.scale_out)
     scale_in = staticmethod(gain_scale_in.scale_in)
-    reassign = staticmethod(reassign)
     correct = staticmethod(correct)
     learned = staticmethod(learned)
 

@@ -4,6 +4,10 @@ topology = RecordingTopology(declared.definition(), Cluster.of(["a", "b"], slots
 topology.publish("sink", rows=100)
 topology.changes.carry_out(plan)
 assert topology.engine.calls == ["place"]
+
+Other topologies in memory are built on it (`penstock.simulator`). Such a class may override every public method, and
+has these for itself: it hands in an `engine` of its own, tells what was done by `take`, is told of other placements by
+`placed_anew`, reads `monitor` for what was measured, and `draining` and `stopped` for how far the end has come.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import run_time, wall_time
+from penstock.clock import run_time, shown
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.cluster.provider import fixed_machines
 from penstock.errors import PenstockError
@@ -25,7 +29,7 @@ from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
-from penstock.monitor.sampling import DriverKnowledge, sample_of, streams_of
+from penstock.monitor.sampling import DriverKnowledge, streams_of
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.statistics import Statistics
 from penstock.plans.repair import repair
@@ -54,12 +58,13 @@ class RecordingTopology:
         settings: Settings | None = None,
         placement: Placement | None = None,
         upcoming: Sequence[Machine] = (),
+        engine: RecordingEngine | None = None,
     ) -> None:
-        """`upcoming` are the machines that can be added, the next one first."""
+        """`upcoming` are the machines that can be added, the next one first. Without an engine it makes its own."""
         self.settings = settings or Settings()
         #: What plans are carried out on: its calls can be read, and it fails where it is told.
-        self.engine = RecordingEngine(definition, cluster, placement, self.settings.slot_instances)
-        self.changes = RecordedChanges(self.engine)
+        self.engine = engine or RecordingEngine(definition, cluster, placement, self.settings.slot_instances)
+        self.changes = RecordedChanges(self.engine, run_time)
         self.placements = RecordedPlacements(self)
         self.state = NoState()
         self.started_at = run_time()
@@ -83,11 +88,14 @@ class RecordingTopology:
         #: What keyed operators keep inside.
         self.kept_states = KeptStates()
         self.publications = Publications()
-        self._monitor = Monitor(definition, self.settings, self.started_at)
-        self.engine.placed_anew = self._placed_anew
+        #: What is measured; `take` feeds it.
+        self.monitor = Monitor(definition, self.settings, self.started_at)
+        self.engine.placed_anew = self.placed_anew
         self._ending = threading.Condition()
-        self._draining = False
-        self._stopped: bool | None = None
+        #: Whether the sources are to emit nothing more.
+        self.draining = False
+        #: Whether all rows had reached the sinks when the topology stopped; None before that.
+        self.stopped: bool | None = None
         self.happened(EventKind.STARTED, f"{len(definition.operators)} operators run", definition.name)
 
     # What a test says
@@ -99,12 +107,15 @@ class RecordingTopology:
         batch = self.statistics.batches(operator)
         report = BatchReport(operator, batch, finished - seconds, finished, rows, rows_out, ())
         sink = isinstance(self.definition.operator(operator), Sink)
-        known = DriverKnowledge(streams_of(self.definition, operator), is_sink=sink)
-        self._monitor.take(sample_of(report, known))
+        self.take(report, DriverKnowledge(streams_of(self.definition, operator), is_sink=sink))
+        return report
+
+    def take(self, report: BatchReport, known: DriverKnowledge) -> None:
+        """A batch was published: it is counted, and whoever listens hears of it."""
+        self.monitor.published(report, known)
         self.publications.note(report)
         for listener in self._listeners:
             listener(report)
-        return report
 
     def finish(self) -> None:
         """All sources have ended, and all rows have reached the sinks."""
@@ -144,18 +155,18 @@ class RecordingTopology:
 
     # What is measured
 
-    def _placed_anew(self) -> None:
-        """What was measured before says nothing about the placement as it is now."""
+    def placed_anew(self) -> None:
+        """The engine has another placement, or other tasks: what was measured before says nothing about it."""
         now = run_time()
-        self._monitor.redefine(self.definition)
-        self._monitor.restart(now)
+        self.monitor.redefine(self.definition)
+        self.monitor.restart(now)
 
     @property
     def statistics(self) -> Statistics:
-        return self._monitor.statistics
+        return self.monitor.statistics
 
     def snapshot(self) -> Snapshot:
-        return self._monitor.snapshot(run_time(), self.placements.requested, self.cluster)
+        return self.monitor.snapshot(run_time(), self.placements.requested, self.cluster)
 
     def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
         return None
@@ -180,16 +191,16 @@ class RecordingTopology:
 
     @property
     def events(self) -> EventLog:
-        return self._monitor.events
+        return self.monitor.events
 
     @property
     def decisions(self) -> DecisionLog:
-        return self._monitor.decisions
+        return self.monitor.decisions
 
     def happened(
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None
     ) -> Event:
-        return self.events.record(Event(wall_time(), EventKind(kind), subject, reason, cause, fields or {}))
+        return self.events.record(Event(shown(run_time()), EventKind(kind), subject, reason, cause, fields or {}))
 
     # Its life
 
@@ -211,23 +222,23 @@ class RecordingTopology:
         return self.finished
 
     def begin_drain(self) -> None:
-        self._draining = True
+        self.draining = True
 
     @property
     def drained(self) -> bool:
-        return self._draining and not any(self.waiting_rows.values())
+        return self.draining and not any(self.waiting_rows.values())
 
     def stop(self, drain: bool = True) -> bool:
         with self._ending:
-            if self._stopped is None:
+            if self.stopped is None:
                 if drain:
                     self.waiting_rows.clear()
-                self._stopped = not any(self.waiting_rows.values())
+                self.stopped = not any(self.waiting_rows.values())
                 arrived = "everything had reached the sinks"
-                self.how_it_ended = arrived if self._stopped else "rows were still on their way, and are kept"
+                self.how_it_ended = arrived if self.stopped else "rows were still on their way, and are kept"
                 fields = {"left_inside": self.left_inside()}
                 self.happened(EventKind.STOPPED, self.how_it_ended, self.definition.name, fields=fields)
-            return self._stopped
+            return self.stopped
 
 
 class RecordedChanges(CuttingEnactor):

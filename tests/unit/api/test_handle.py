@@ -12,8 +12,8 @@ import pytest
 from penstock import PenstockError, Settings, Topology, plugins, sinks, sources
 from penstock.api import handle as module
 from penstock.api.handle import Handle
-from penstock.api.hands import controller_of
 from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.hands import controller_of
 from penstock.autoscaler.loop import Controller
 from penstock.cluster.model import Cluster
 from penstock.testing import RecordingTopology

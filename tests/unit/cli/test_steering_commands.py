@@ -14,8 +14,8 @@ from control_fixtures import registry, running, steering
 from fake_steering import STATUS, FakeSteering
 
 from penstock.api.discovery import Running
-from penstock.api.operations import Operation
 from penstock.api.server import served
+from penstock.autoscaler.operations import Operation
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
 from penstock.cli.running_pages import plot

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_here import needs_a_lab
+from lab_here import ONE, TWO, needs_a_lab, two_machines
 
 import penstock
 from penstock.cluster.lab import networks
@@ -24,7 +24,6 @@ from penstock.cluster.lab.sizes import LabShape, MachineSize
 from penstock.cluster.readings import use_between
 
 pytestmark = needs_a_lab()
-ONE, TWO = "10.77.0.2", "10.77.0.3"
 
 
 def namespace() -> str:
@@ -47,15 +46,9 @@ def assert_soon(holds, seconds: float = 10.0) -> None:
 @pytest.fixture
 def ground() -> Iterator[LabGround]:
     before = namespace()
-    ground = LabGround(LabShape(MachineSize(0.25, 300, 20e6), (MachineSize(0.5, 200, 20e6),)))
-    ground.open(2)
-    try:
-        ground.settle(ONE)
-        ground.settle(TWO)
+    with two_machines(LabShape(MachineSize(0.25, 300, 20e6), (MachineSize(0.5, 200, 20e6),))) as ground:
         yield ground
-    finally:
-        ground.close()
-        ground.close()
+    ground.close()  # once more changes nothing
     assert namespace() == before
     assert groups_with(Owner.this_process().prefix) == []
 

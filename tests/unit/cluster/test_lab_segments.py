@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lab_here import needs_a_lab
+from lab_here import ONE, TWO, needs_a_lab, two_machines
 
 import penstock
 from penstock.channels.origins import Origins
@@ -23,7 +23,6 @@ from penstock.cluster.lab.ground import GROUPS_VARIABLE, LabGround
 from penstock.cluster.lab.sizes import LabShape, MachineSize
 
 pytestmark = needs_a_lab()
-ONE, TWO = "10.77.0.2", "10.77.0.3"
 LINK = 20e6
 ROWS, PAYLOAD = 4000, 1000
 DAEMON = """
@@ -56,14 +55,8 @@ print(json.dumps({"right": right, "bytes": size, "seconds": seconds, "away": lis
 
 @pytest.fixture
 def ground() -> Iterator[LabGround]:
-    ground = LabGround(LabShape(MachineSize(1.0, 400, LINK)))
-    ground.open(2)
-    try:
-        ground.settle(ONE)
-        ground.settle(TWO)
+    with two_machines(LabShape(MachineSize(1.0, 400, LINK))) as ground:
         yield ground
-    finally:
-        ground.close()
 
 
 @pytest.fixture

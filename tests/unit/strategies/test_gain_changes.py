@@ -1,4 +1,4 @@
-"""`gain` takes machines and instances away, moves instances on the machines that are there, and corrects itself."""
+"""`gain` takes machines and instances away, and corrects itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
 from penstock.strategies.fluid import Pipes, flow
 from penstock.strategies.gain.correction import Trial, correct
 from penstock.strategies.gain.rates import counts, tasks_of
-from penstock.strategies.gain.reassign import reassign
 from penstock.strategies.gain.scale_in import scale_in
 from penstock.strategies.gain.scale_out import scale_out
 from penstock.strategies.load import Load, SlotLoad
@@ -132,64 +131,6 @@ def test_the_tasks_of_a_keyed_operator_leave_with_the_machine_and_are_spread_eve
     answer = decided(scale_in(under(50, placement), placement, Cluster.of("abc", 1), 1, memory=memory))
     assert answer.removed == ("c",)
     assert sorted(answer.placement.tasks["a"]) == [A] * 4 + [B] * 4
-
-
-# The machines that are there.
-
-
-def test_idle_operators_give_instances_to_the_bottleneck() -> None:
-    placement = Placement({"s": {A: 4}, "a": {A: 2, B: 2}, "b": {B: 4}, "t": {B: 4}})
-    answer = decided(reassign(under(300, placement), placement, Cluster.of("ab", 1)))
-    after = instances(answer.placement)
-    assert after["a"] == 6
-    assert sum(after.values()) == 16
-    assert answer.projected is not None and answer.projected.throughput == pytest.approx(300)
-    assert not answer.added and not answer.removed
-    assert answer.memory is not None and answer.memory.added[-1].instances["a"] == 2
-
-
-def test_what_a_reassignment_added_is_taken_back_when_it_is_not_needed() -> None:
-    placement = Placement({"s": {A: 4}, "a": {A: 2, B: 2}, "b": {B: 4}, "t": {B: 4}})
-    two = Cluster.of("ab", 1)
-    day = decided(reassign(under(300, placement), placement, two))
-    assert day.memory is not None
-    assert isinstance(reassign(under(300, day.placement), day.placement, two, memory=day.memory), NothingToDo)
-    night = decided(reassign(under(50, day.placement), day.placement, two, memory=day.memory))
-    assert instances(night.placement) == instances(placement)
-    assert night.memory is not None and night.memory.added == ()
-
-
-def on_cores(one: Load, cpu: dict[str, float], *slots: SlotLoad) -> Load:
-    return Load(tuple(replace(op, cpu=cpu[op.name]) for op in one.operators), one.streams, slots)
-
-
-def test_more_instances_where_cores_are_free_and_none_where_they_are_not() -> None:
-    placement = Placement({"s": {A: 1}, "a": {A: 1}, "b": {B: 1}, "t": {B: 1}})
-    two, cpu = Cluster.of("ab", 1, cores=1), {"s": 0.1, "a": 0.2, "b": 0.1, "t": 0.1}
-    free = on_cores(under(80, placement), cpu, SlotLoad("a/0", 1, 0.9), SlotLoad("b/0", 1, 0.2))
-    answer = decided(reassign(free, placement, two))
-    assert answer.placement.of("a") == {A: 1, B: 1}
-    full = on_cores(under(80, placement), cpu, SlotLoad("a/0", 1, 0.9), SlotLoad("b/0", 1, 0.9))
-    none = reassign(full, placement, two)
-    assert isinstance(none, NothingToDo) and "no core left" in none.reason
-
-
-def test_an_operator_at_its_bound_moves_to_free_cores() -> None:
-    placement = Placement({"s": {B: 1}, "a": {A: 2}, "b": {B: 1}, "t": {B: 1}}, {"a": (A, A)})
-    measured = under(160, placement, (200.0, 25.0, 200.0, 200.0))
-    cpu = {"s": 0.05, "a": 1.0, "b": 0.05, "t": 0.05}
-    load_ = on_cores(measured, cpu, SlotLoad("a/0", 1, 1.0), SlotLoad("b/0", 1, 0.0))
-    answer = decided(reassign(load_, placement, Cluster.of("ab", 1)))
-    assert answer.placement.of("a") == {A: 1, B: 1}
-    assert set(answer.placement.tasks["a"]) == {A, B}
-    assert answer.projected is not None and answer.projected.throughput == pytest.approx(90)
-
-
-def test_nothing_is_reassigned_where_more_tasks_are_needed() -> None:
-    placement = Placement({"s": {B: 1}, "a": {A: 2}, "b": {B: 2}, "t": {B: 1}}, {"a": (A, A)})
-    answer = reassign(under(160, placement), placement, Cluster.of("ab", 1))
-    assert isinstance(answer, NothingToDo)
-    assert "penstock repartition a 4" in answer.reason
 
 
 # The second step.

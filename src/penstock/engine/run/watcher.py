@@ -20,12 +20,10 @@ from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
-from penstock.monitor.machine_uses import MachineUses
 from penstock.monitor.monitor import Monitor
-from penstock.monitor.places import with_uses
 from penstock.monitor.report import BatchReport, sums
 from penstock.monitor.sample import Levels, StateSize
-from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
+from penstock.monitor.sampling import DriverKnowledge, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
 
@@ -84,7 +82,6 @@ class Watcher:
         self._seconds = sample_seconds
         definition, now = around.definition(), run_time()
         self._known = {one.name: _Known(now, streams=streams_of(definition, one.name)) for one in definition.operators}
-        self._uses = MachineUses(sample_seconds)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="penstock-monitor", daemon=True)
         #: Whether the store took what it was given the last time.
@@ -110,14 +107,15 @@ class Watcher:
     def published(self, report: BatchReport, taken: Sequence[Batch]) -> None:
         """A mistake in what is measured must not stop what is running, and costs no more than it must."""
         is_sink = isinstance(self._around.definition().operator(report.operator), Sink)
-        sample = None
+        known = None
         if self.for_decisions:
             try:
-                sample = sample_of(report, self._knowledge(report, taken, is_sink))
+                known = self._knowledge(report, taken, is_sink)
             except Exception as problem:
                 self._complain(f"a batch of {report.operator} does not count for decisions: {_named(problem)}")
         try:
-            self.monitor.take(sample or sample_of_rows(report, is_sink), for_decisions=sample is not None)
+            if why := self.monitor.published(report, known, is_sink):
+                self._complain(f"a batch of {report.operator} does not count for decisions: {why}")
         except Exception as problem:
             self._complain(f"a batch of {report.operator} was not counted: {_named(problem)}")
 
@@ -142,9 +140,9 @@ class Watcher:
     # What it looks like right now
 
     def snapshot(self) -> Snapshot:
-        self.look()
-        found = self.monitor.snapshot(run_time(), self._around.placement(), self._around.cluster())
-        return with_uses(found, self._uses.take(self._around.readings()))
+        around = self._around
+        levels = {name: self._levels(name, run_time()) for name in self._known}
+        return self.monitor.snapshot(run_time(), around.placement(), around.cluster(), levels, around.readings())
 
     def look(self) -> None:
         for name in self._known:
@@ -178,7 +176,7 @@ class Watcher:
         try:
             self.look()
             self._find_out()
-            self._uses.take(self._around.readings())
+            self.monitor.read(self._around.readings())
             self._missed = None
         except Exception as problem:
             # A query that is being replaced, a JVM that is about to end: the next round looks again. The same problem

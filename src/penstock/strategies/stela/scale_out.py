@@ -26,8 +26,13 @@ BY_CAPACITY = "stela_capacity"
 
 def instances_a_machine(placement: Placement, cluster: Cluster) -> int:
     """N_instances (section II-B): what a machine had on average before, rounded down, and at least 1."""
+    return instances_each(placement, len(cluster.machines))
+
+
+def instances_each(placement: Placement, machines: int) -> int:
+    """The same for a number of machines."""
     total = sum(placement.total(operator) for operator in placement.instances)
-    return max(1, total // max(1, len(cluster.machines)))
+    return max(1, total // max(1, machines))
 
 
 def scale_out(

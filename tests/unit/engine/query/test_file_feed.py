@@ -220,6 +220,18 @@ def arrive(folder: Path, names: list[str]) -> None:
         (folder / name).write_text('{"n": 1}\n')
 
 
+def three_files_read(folder: Path, catalog: Any, clock: Clock) -> Stream:
+    """Three files have come, and each was read in a batch of its own."""
+    stream = followed(folder, catalog, clock)
+    arrive(folder, ["a.json", "b.json", "c.json"])
+    clock.now += 10
+    stream.feed.look()
+    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
+        stream.shares(start, end)
+        stream.feed.committed(end)
+    return stream
+
+
 class Day:
     """A folder into which so many files come in an hour, and are deleted in the next."""
 
@@ -386,13 +398,7 @@ def test_a_file_that_is_away_for_a_while_is_the_same_when_it_is_back(tmp_path: P
 def test_an_empty_folder_forgets_nothing(tmp_path: Path, catalog: Catalog) -> None:
     """It may be a network drive that is away, and all files would be read again when it is back."""
     clock = Clock()
-    stream = followed(tmp_path / "in", catalog, clock)
-    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
-    clock.now += 10
-    stream.feed.look()
-    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
-        stream.shares(start, end)
-        stream.feed.committed(end)
+    stream = three_files_read(tmp_path / "in", catalog, clock)
     (tmp_path / "in").rename(tmp_path / "away")
     (tmp_path / "in").mkdir()
     for _ in range(5):
@@ -408,13 +414,7 @@ def test_an_empty_folder_forgets_nothing(tmp_path: Path, catalog: Catalog) -> No
 def test_the_last_batch_can_be_shown_again_when_its_files_are_long_gone(tmp_path: Path, catalog: Catalog) -> None:
     """As Spark does after a restart, only to say where it stood."""
     clock = Clock()
-    stream = followed(tmp_path / "in", catalog, clock)
-    arrive(tmp_path / "in", ["a.json", "b.json", "c.json"])
-    clock.now += 10
-    stream.feed.look()
-    for start, end in ((None, "1"), ("1", "2"), ("2", "3")):
-        stream.shares(start, end)
-        stream.feed.committed(end)
+    stream = three_files_read(tmp_path / "in", catalog, clock)
     for name in ("a.json", "b.json", "c.json"):
         (tmp_path / "in" / name).unlink()
     arrive(tmp_path / "in", ["d.json"])

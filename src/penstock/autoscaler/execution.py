@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.api.decisions import Propose
-from penstock.api.operations import SOMEBODY, Operation, Operations
-from penstock.api.requested_records import RequestedRecords
-from penstock.api.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.autoscaler.effect import Effects, EndedOperation
+from penstock.autoscaler.operations import SOMEBODY, Operation, Operations, Propose
 from penstock.autoscaler.policy import Fate
+from penstock.autoscaler.requested_records import RequestedRecords
+from penstock.autoscaler.shapes import machine_as_json, outcome_as_json, placement_as_json, proposal_as_json
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.plans.enacting import Outcome, Status

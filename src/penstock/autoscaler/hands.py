@@ -1,12 +1,12 @@
-"""The hands of a controller: it reads and asks through `Steering`, as a person does, and its operations wait in the
-same queue."""
+"""The hands of a controller: it looks and acts over the desk, as a person's request does, and its operations wait in
+the same queue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.api.steering import Steering
+from penstock.autoscaler.desk import Desk
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard, guards_for
 from penstock.autoscaler.loop import Controller
@@ -19,19 +19,19 @@ from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
 
 
-class SteeringHands:
+class DeskHands:
     """Implements `autoscaler.loop.Hands`."""
 
-    def __init__(self, run: RunningTopology, steering: Steering, goal: Goal, strategy: str) -> None:
+    def __init__(self, run: RunningTopology, desk: Desk, goal: Goal, strategy: str) -> None:
         self._run = run
-        self._steering = steering
+        self._desk = desk
         self._goal = goal
         self._strategy = strategy
 
     def look(self, history: tuple[Decided, ...]) -> View:
-        all_of_them, now = self._steering.operations.all(), run_time()
+        all_of_them, now = self._desk.operations.all(), run_time()
         return replace(
-            self._steering.view(),
+            self._desk.view(),
             goal=self._goal,
             history=history,
             now=now,
@@ -42,11 +42,11 @@ class SteeringHands:
         )
 
     def carry_out(self, proposal: Proposal) -> int:
-        return int(self._steering.carry_out(proposal)["id"])
+        return int(self._desk.carry_out(proposal)["id"])
 
     def fate(self, operation: int) -> tuple[Fate, str]:
         try:
-            found = self._steering.operations.get(operation)
+            found = self._desk.operations.get(operation)
         except PenstockError:  # only operations that are over are forgotten
             return Fate.NOTHING, "the operation is no longer known"
         return found.state, found.reason
@@ -59,10 +59,10 @@ class SteeringHands:
 
 
 def controller_of(
-    run: RunningTopology, steering: Steering, goal: Goal, strategy: str, guards: Sequence[Guard] = ()
+    run: RunningTopology, desk: Desk, goal: Goal, strategy: str, guards: Sequence[Guard] = ()
 ) -> Controller:
     """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
     starts anew with every change."""
-    hands = SteeringHands(run, steering, goal, strategy)
+    hands = DeskHands(run, desk, goal, strategy)
     all_guards = [*guards_for(goal, run.settings), *guards]
     return Controller(strategy, policy(strategy), hands, all_guards, run.settings.sample_seconds)

@@ -8,9 +8,9 @@ import pytest
 from fake_steering import PROPOSAL
 from monitor_fakes import CLUSTER, DEFINITION
 
-from penstock.api.execution import Execution
-from penstock.api.operations import Operation
 from penstock.autoscaler.effect import Effects, EndedOperation
+from penstock.autoscaler.execution import Execution
+from penstock.autoscaler.operations import Operation
 from penstock.autoscaler.policy import Fate
 from penstock.clock import run_time
 from penstock.monitor.events import Event

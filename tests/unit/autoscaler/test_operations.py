@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from fake_steering import PROPOSAL
 
-from penstock.api.operations import MOST_WAITING, Operation, Operations
+from penstock.autoscaler.operations import MOST_WAITING, Operation, Operations
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.errors import PenstockError

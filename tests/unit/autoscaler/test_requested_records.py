@@ -77,6 +77,6 @@ def test_what_was_not_carried_out_says_so_and_a_dry_run_is_no_decision() -> None
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert found[0]["verdict"] == "not applied"
-        assert replace(steering.view(Grow(1, "")), now=1.0).machines == 2
+        assert replace(steering.desk.view(Grow(1, "")), now=1.0).machines == 2
     finally:
         steering.close()

@@ -11,9 +11,9 @@ import pytest
 from monitor_fakes import A0, B0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock import PenstockError, Settings
-from penstock.api.hands import SteeringHands
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal, Grow
+from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -93,7 +93,7 @@ def steering(run: FakeRun) -> Iterator[Steering]:
 
 
 def decided(steering: Steering) -> Proposal:
-    answer = decide("stela", policy("stela"), steering.view(Grow(1, "")))
+    answer = decide("stela", policy("stela"), steering.desk.view(Grow(1, "")))
     assert isinstance(answer, Proposal)
     return answer
 
@@ -128,7 +128,7 @@ def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, s
 
 def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steering) -> None:
     proposal = decided(steering)
-    operation = steering.operations.get(steering.carry_out(proposal)["id"])
+    operation = steering.operations.get(steering.desk.carry_out(proposal)["id"])
     assert steering.operations.wait(operation, WAIT)
     assert operation.outcome is not None
     assert operation.outcome.plan is proposal.plan
@@ -141,7 +141,7 @@ def test_a_policy_s_plan_is_refused_if_the_placement_has_changed(run: FakeRun, s
     proposal = decided(steering)
     run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1}))
     with pytest.raises(PenstockError, match="the placement has changed since stela decided") as caught:
-        steering.carry_out(proposal)
+        steering.desk.carry_out(proposal)
     assert caught.value.name == "PLACEMENT_CHANGED"
     assert run.engine.calls == ["place"], "nothing but what came in between"
 
@@ -168,7 +168,7 @@ def test_a_program_s_own_plan_is_rolled_back_at_the_end(run: FakeRun, steering: 
 
 
 def test_an_operation_that_was_forgotten_is_over(run: FakeRun, steering: Steering) -> None:
-    hands = SteeringHands(run, steering, Goal(throughput=1.0), "stela")  # type: ignore[arg-type]
+    hands = DeskHands(run, steering.desk, Goal(throughput=1.0), "stela")  # type: ignore[arg-type]
     operation = hands.carry_out(decided(steering))
     assert steering.operations.wait(steering.operations.get(operation), WAIT)
     assert hands.fate(operation)[0] is Fate.DONE
@@ -198,7 +198,7 @@ def test_a_mapping_is_told_of_chains_and_of_what_was_measured(
 
 def test_a_note_is_told_with_nothing_to_do_too(steering: Steering, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = SimpleNamespace(decide=lambda view: Nothing("it is fine", note="decided on 2 s of measurements"))
-    monkeypatch.setattr("penstock.api.decisions.policy", lambda name: answering)
+    monkeypatch.setattr("penstock.autoscaler.desk.policy", lambda name: answering)
     answer = steering.scale_out(dry_run=True)
     assert answer["note"] == "decided on 2 s of measurements"
     assert answer["plan"]["actions"] == []

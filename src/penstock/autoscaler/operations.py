@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.api.shapes import outcome_as_json, proposal_as_json
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
+from penstock.autoscaler.shapes import outcome_as_json, proposal_as_json
 from penstock.clock import Alarm, later, run_time, shown
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
@@ -22,7 +22,8 @@ MOST_WAITING = 16
 KEPT = 200
 #: A person, or a program of theirs.
 SOMEBODY = "somebody"
-
+#: Makes the proposal of an operation: called when the operation is checked, and again when its turn comes.
+Propose = Callable[[], Proposal]
 
 _FATE_OF = {Status.DONE: Fate.DONE, Status.NOTHING: Fate.NOTHING, Status.ROLLED_BACK: Fate.ROLLED_BACK}
 
@@ -35,7 +36,7 @@ class Operation:
     #: "scale-out", "set-instances", ...
     action: str
     arguments: Mapping[str, Any]
-    propose: Callable[[], Proposal] = field(repr=False)
+    propose: Propose = field(repr=False)
     asked_at: float
     #: The id of the event that tells of the request.
     cause: str = ""
@@ -106,7 +107,7 @@ class Operations:
         self,
         action: str,
         arguments: Mapping[str, Any],
-        propose: Callable[[], Proposal],
+        propose: Propose,
         cause: str = "",
         who: str = SOMEBODY,
     ) -> Operation:
