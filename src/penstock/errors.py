@@ -102,6 +102,7 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_METRIC": "There is no metric of this name, or Penstock keeps no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    "BAD_THRESHOLDS": "`threshold_out` is not above twice `threshold_in` plus `threshold_gap`.",
     # what is found by name
     "UNKNOWN_MAPPING": "There is no mapping of this name.",
     "UNKNOWN_SOURCE": "There is no kind of source of this name.",

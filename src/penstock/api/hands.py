@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.api.steering import Steering
+from penstock.autoscaler.autonomy import rounds_of
 from penstock.autoscaler.goals import Goal
-from penstock.autoscaler.guards import Guard, guards_for
+from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, policy
 from penstock.autoscaler.proposals import Proposal
@@ -22,7 +23,7 @@ from penstock.running import RunningTopology
 class SteeringHands:
     """Implements `autoscaler.loop.Hands`."""
 
-    def __init__(self, run: RunningTopology, steering: Steering, goal: Goal, strategy: str) -> None:
+    def __init__(self, run: RunningTopology, steering: Steering, goal: Goal | None, strategy: str) -> None:
         self._run = run
         self._steering = steering
         self._goal = goal
@@ -59,10 +60,10 @@ class SteeringHands:
 
 
 def controller_of(
-    run: RunningTopology, steering: Steering, goal: Goal, strategy: str, guards: Sequence[Guard] = ()
+    run: RunningTopology, steering: Steering, goal: Goal | None, strategy: str, guards: Sequence[Guard] = ()
 ) -> Controller:
     """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
-    starts anew with every change."""
-    hands = SteeringHands(run, steering, goal, strategy)
-    all_guards = [*guards_for(goal, run.settings), *guards]
-    return Controller(strategy, policy(strategy), hands, all_guards, run.settings.sample_seconds)
+    starts anew with every change. Only a policy that needs no goal may do without one."""
+    hands, decider = SteeringHands(run, steering, goal, strategy), policy(strategy)
+    every, general = rounds_of(strategy, decider, goal, run.settings)
+    return Controller(strategy, decider, hands, [*general, *guards], every)
