@@ -141,6 +141,8 @@ def _kept(places: Sequence[Place], instances: Mapping[Slot, int], size: int, tas
     ]
     heapq.heapify(cheapest)
     for _ in range(lacking - (tasks - sum(kept.values()))):
+        if not cheapest:
+            break  # there are fewer tasks than instances
         _, slot, place = cheapest[0]
         kept[slot] -= 1
         if _spare(place, kept, instances):
