@@ -150,6 +150,7 @@ ERRORS: Mapping[str, str] = {
     "FIXED_MACHINES": "The machines of this kind of cluster cannot be changed.",
     "BUSY": "Another change of the same topology is being carried out, or too many requests wait.",
     "NOT_OBSERVED": "A change was rolled back, because Spark was not seen to run it within `change_seconds`.",
+    "LEASE_LOST": "A topology may not go on with a change on a cluster that it shares: it was not heard of in time.",
     "CANCELLED": "A change was cancelled. What it had done until then was rolled back.",
     "REPARTITION_FAILED": "The state of a keyed operator could not be cut into another number of tasks.",
     # steering
