@@ -54,8 +54,9 @@ APART = Placement({"rows": {A0: 1, B0: 1}, "work": {A1: 1}, "out": {B1: 1}})
 
 def test_those_that_exchange_most_come_together_on_one_slot_a_machine() -> None:
     """rows and out exchange most. Two of four instances may be on a machine."""
-    seen = snapshot(APART, {"rows->work": 10.0, "work->out": 10.0, "rows->out": 1000.0})
-    after = answered(APART, seen)
+    before = Placement({"rows": {A0: 2}, "work": {B0: 1}, "out": {B1: 1}})
+    seen = snapshot(before, {"rows->work": 10.0, "work->out": 10.0, "rows->out": 1000.0})
+    after = answered(before, seen)
     machines = {name: {slot.machine for slot in after.of(name)} for name in after.instances}
     assert after.of("out") != after.of("work")
     assert machines["out"] < machines["rows"], "one of the two instances of rows is where out is"
