@@ -102,6 +102,7 @@ ERRORS: Mapping[str, str] = {
     "UNKNOWN_METRIC": "There is no metric of this name, or Penstock keeps no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
+    "BAD_THRESHOLDS": "`threshold_out` is not above twice `threshold_in` plus `threshold_gap`.",
     # what is found by name
     "UNKNOWN_MAPPING": "There is no mapping of this name.",
     "UNKNOWN_SOURCE": "There is no kind of source of this name.",
@@ -150,6 +151,7 @@ ERRORS: Mapping[str, str] = {
     "FIXED_MACHINES": "The machines of this kind of cluster cannot be changed.",
     "BUSY": "Another change of the same topology is being carried out, or too many requests wait.",
     "NOT_OBSERVED": "A change was rolled back, because Spark was not seen to run it within `change_seconds`.",
+    "LEASE_LOST": "A topology may not go on with a change on a cluster that it shares: it was not heard of in time.",
     "CANCELLED": "A change was cancelled. What it had done until then was rolled back.",
     "REPARTITION_FAILED": "The state of a keyed operator could not be cut into another number of tasks.",
     # steering

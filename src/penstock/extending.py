@@ -13,6 +13,7 @@ from collections.abc import Mapping as ReadOnly
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.autoscaler.autonomy import Autonomous
     from penstock.autoscaler.balance import Balance
     from penstock.autoscaler.goals import Grow, Shrink
     from penstock.autoscaler.guards import Guard
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Autonomous",
     "BadRow",
     "Balance",
     "BatchWriter",
@@ -102,6 +104,7 @@ _GUARDS = "penstock.autoscaler.guards"
 _POLICY = "penstock.autoscaler.policy"
 _PROPOSALS = "penstock.autoscaler.proposals"
 _RECORDS = "penstock.autoscaler.records"
+_AUTONOMY = "penstock.autoscaler.autonomy"
 _BALANCE = "penstock.autoscaler.balance"
 _MODEL = "penstock.cluster.model"
 _KINDS = "penstock.kinds"
@@ -115,6 +118,7 @@ _DEFINITION = "penstock.topology.definition"
 EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
     "A policy": {
         "Policy": (_POLICY, "The protocol of a policy: a class with `decide(view)`."),
+        "Autonomous": (_AUTONOMY, "The protocol of a policy that needs no goal: it names its rounds and its guards."),
         "View": (_POLICY, "What a policy and its guards look at, taken at one moment."),
         "view_of": (_POLICY, "Makes a view of a snapshot, for the test of a policy."),
         "Answer": (_PROPOSALS, "What a policy answers: `Nothing` or a `Proposal`."),

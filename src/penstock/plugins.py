@@ -56,10 +56,14 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
             "least_link_load",
             "most_link_load",
         )
-    },
+    }
+    | {"threshold": "penstock.autoscaler.threshold:Threshold"},
     MAPPINGS: {
         "chained": "penstock.strategies.mapping.chained:Chained",
         "round_robin": "penstock.strategies.mapping.round_robin:RoundRobin",
+        "fewest_moves": "penstock.strategies.mapping.fewest_moves:FewestMoves",
+        "traffic_aware": "penstock.strategies.mapping.traffic_aware:TrafficAware",
+        "storm_default": "penstock.strategies.mapping.storm_default:StormDefault",
     },
     SOURCES: {},
     SINKS: {},

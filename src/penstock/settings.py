@@ -11,6 +11,7 @@ from penstock import plugins
 from penstock.errors import PenstockError
 from penstock.freeze import freeze_windows
 from penstock.setting import check, read, setting, type_of
+from penstock.thresholds import check_thresholds
 
 
 @dataclass(frozen=True)
@@ -173,12 +174,14 @@ class Settings:
     mapping: str = setting(
         "chained",
         "The mapping that says on which slot instances start, and to which slot new ones go if the request names none. "
-        "chained is round_robin, but puts operators that can run as one chain on the same slots. See docs/design/0021.",
+        "chained is round_robin, but puts operators that can run as one chain on the same slots. See docs/design/0021 "
+        "and, for fewest_moves, traffic_aware and storm_default, docs/design/0029.",
         group=plugins.MAPPINGS,
     )
     strategy: str = setting(
         "stela",
-        "The scaling strategy (policy) that decides if a command names none. See docs/design/0008.",
+        "The scaling strategy (policy) that decides if a command names none. See docs/design/0008; threshold is in "
+        "docs/design/0029.",
         group=plugins.POLICIES,
     )
     stela_alpha: float = setting(
@@ -192,6 +195,42 @@ class Settings:
         "reach.",
         low=0.01,
         high=1e6,
+    )
+    threshold_period: float = setting(
+        10.0,
+        "Seconds from one look of the strategy threshold at the operators to the next. A look is a round.",
+        low=0.1,
+        high=3600,
+    )
+    threshold_cooldown: int = setting(
+        12, "Rounds after a change in which the strategy threshold changes nothing.", low=0, high=10_000
+    )
+    threshold_out: float = setting(
+        0.7,
+        "The strategy threshold adds an instance for every instance that uses more than this share of its CPU time.",
+        low=0,
+        high=1,
+    )
+    threshold_in: float = setting(
+        0.2,
+        "The strategy threshold halves the instances of an operator if each of them uses less than this share of its "
+        "CPU time.",
+        low=0,
+        high=1,
+    )
+    threshold_gap: float = setting(
+        0.1,
+        "How far threshold_out must be above twice threshold_in: with a larger gap, the load may vary more before the "
+        "strategy threshold takes back what it did.",
+        low=0,
+        high=1,
+    )
+    threshold_minimum: int = setting(
+        1,
+        "The fewest instances that the strategy threshold leaves to an operator. An operator that declares more as "
+        "min_instances keeps those.",
+        low=1,
+        high=100_000,
     )
     cooldown_seconds: float = setting(
         120.0, "Seconds after a scaling operation during which a controller starts no other.", low=0
@@ -254,6 +293,7 @@ class Settings:
         for field in dataclasses.fields(self):
             check(field, getattr(self, field.name))
         freeze_windows(self.freeze)
+        check_thresholds(self.threshold_out, self.threshold_in, self.threshold_gap)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:

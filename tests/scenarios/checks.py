@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from scenario import HOUR, Check, Scenario
 
@@ -177,6 +177,50 @@ def held(share: float, grace: float = 15.0) -> Check:
                 else:
                     bad += then.at - one.at
         return "" if good >= share * (good + bad) else f"the goal is met in {good / (good + bad):.0%} of the time"
+
+    return check
+
+
+def counts(operator: str, *expected: int) -> Check:
+    """The operator has these numbers of instances, one after the other."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        seen = [number for number, _ in groupby(one.instances[operator] for one in trace.moments)]
+        return "" if seen == list(expected) else f"{operator} has {seen} instances instead of {list(expected)}"
+
+    return check
+
+
+def one_way(scenario: Scenario, trace: Trace) -> str:
+    """Within a time of constant load, an operator gets only more instances, or only fewer."""
+    for start, stop in phases(scenario):
+        moments = [trace.at(start), *trace.between(start, stop)]
+        for name in scenario.operators:
+            steps = [then.instances[name] - one.instances[name] for one, then in pairwise(moments)]
+            if min(steps) < 0 < max(steps):
+                return f"{name} gets more and fewer instances between {_hours(start)} and {_hours(stop)}"
+    return ""
+
+
+def caught_up(rows: int) -> Check:
+    """At the end of every time of constant load, no more rows wait than this."""
+
+    def check(scenario: Scenario, trace: Trace) -> str:
+        for _, stop in phases(scenario):
+            if (moment := trace.at(stop - 1)).waiting > rows:
+                return f"{moment.waiting:,} rows wait at {_hours(stop)}; at most {rows:,} are expected"
+        return ""
+
+    return check
+
+
+def falls_behind(since: float, until: float) -> Check:
+    """Between these hours, more and more rows wait."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        waiting = [one.waiting for one in trace.between(since * HOUR, until * HOUR)]
+        grows = all(then >= one for one, then in pairwise(waiting)) and waiting[-1] > waiting[0]
+        return "" if grows else f"the rows that wait do not pile up from {since} h to {until} h"
 
     return check
 

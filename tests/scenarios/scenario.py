@@ -50,7 +50,8 @@ LINE = {"rows": Op(50_000), "parse": Op(5_000), "work": Op(400), "out": Op(50_00
 class Scenario:
     name: str
     demand: Demand
-    goal: Goal
+    #: None if the strategy needs none, or if nothing scales.
+    goal: Goal | None
     hours: float
     holds: tuple[Check, ...]
     #: "a > b > c; b > d": who reads from whom.
@@ -148,7 +149,7 @@ class Scenario:
 
     def required(self, offered: float) -> float:
         """The throughput that is to be: the goal, or all that there is, if every source is offered so much."""
-        return min(offered * self._for_a_row, self.goal.throughput or math.inf)
+        return min(offered * self._for_a_row, (self.goal.throughput if self.goal else None) or math.inf)
 
     def fewest(self, offered: float, at: float = 0.0) -> int:
         """The fewest machines whose cores are enough for the required throughput, by the rates that are true then."""

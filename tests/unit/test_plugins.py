@@ -35,7 +35,7 @@ def test_everything_of_penstock_s_own_can_be_had(group: str) -> None:
 
 
 def test_every_strategy_is_a_policy_and_every_name_has_one() -> None:
-    assert set(STRATEGIES) == set(plugins.BUILT_IN[plugins.POLICIES])
+    assert {*STRATEGIES, "threshold"} == set(plugins.BUILT_IN[plugins.POLICIES])
     for name in STRATEGIES:
         assert policy(name)
     for name in plugins.BUILT_IN[plugins.MAPPINGS]:

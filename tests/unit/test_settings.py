@@ -43,3 +43,20 @@ def test_every_setting_is_in_the_reference_with_a_meaning() -> None:
     rows = reference()
     assert {row["name"] for row in rows} == set(vars(Settings()))
     assert all(row["meaning"].endswith((".", ").")) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("out", "in_", "gap"), [(0.7, 0.35, 0.0), (0.7, 0.3, 0.1), (0.5, 0.2, 0.1), (0.2, 0.4, 0.0), (1.0, 0.5, 0.0)]
+)
+def test_thresholds_that_call_for_each_other_are_refused_by_name(out: float, in_: float, gap: float) -> None:
+    with pytest.raises(PenstockError) as caught:
+        Settings(threshold_out=out, threshold_in=in_, threshold_gap=gap)
+    assert caught.value.name == "BAD_THRESHOLDS"
+    assert "threshold_out" in caught.value.message
+
+
+def test_the_paper_s_thresholds_and_others_with_a_gap_are_taken() -> None:
+    assert (Settings().threshold_out, Settings().threshold_in) == (0.7, 0.2)
+    assert Settings.of({"threshold_out": "0.9", "threshold_in": "0.4", "threshold_gap": "0.05"}).threshold_out == 0.9
+    with pytest.raises(PenstockError, match="threshold_out"):
+        Settings(threshold_out=1.5)

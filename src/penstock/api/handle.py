@@ -21,6 +21,7 @@ from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
 from penstock.api.steering import Steering
+from penstock.autoscaler.autonomy import check_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
@@ -120,6 +121,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
     wanted, definition = settings or Settings(), topology.definition()
     plugins.check_loadable(wanted.strategy, wanted.mapping)
+    check_goal(wanted.strategy, goal)
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         launched = starting.enter_context(

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from penstock.api.discovery import Entry, starting
 from penstock.api.server import served
 from penstock.api.steering import Steering
+from penstock.autoscaler.autonomy import needs_no_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.hands import controller_of
@@ -45,10 +46,12 @@ def open_to_others(
     entry: Entry | None,
     guards: Sequence[Guard] = (),
 ) -> None:
-    """Serve the control interface, and start a controller if there is a goal. The user's own guards come last."""
+    """Serve the control interface, and start a controller if there is a goal, or if the policy needs none. The user's
+    own guards come last."""
     if run.settings.control == "on":
         until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings, entry))
-    if goal is not None:
-        strategy = run.settings.strategy
-        run.happened(EventKind.NOTICE, f"{strategy} is to reach {goal}", "controller", strategy)
+    strategy = run.settings.strategy
+    if goal is not None or needs_no_goal(strategy):
+        what = "scales the topology" if goal is None else f"is to reach {goal}"
+        run.happened(EventKind.NOTICE, f"{strategy} {what}", "controller", strategy)
         until_the_end.enter_context(controller_of(run, steering.desk, goal, strategy, guards))

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.autoscaler.autonomy import rounds_of
 from penstock.autoscaler.desk import Desk
 from penstock.autoscaler.goals import Goal
-from penstock.autoscaler.guards import Guard, guards_for
+from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, policy
 from penstock.autoscaler.proposals import Proposal
@@ -22,7 +23,7 @@ from penstock.running import RunningTopology
 class DeskHands:
     """Implements `autoscaler.loop.Hands`."""
 
-    def __init__(self, run: RunningTopology, desk: Desk, goal: Goal, strategy: str) -> None:
+    def __init__(self, run: RunningTopology, desk: Desk, goal: Goal | None, strategy: str) -> None:
         self._run = run
         self._desk = desk
         self._goal = goal
@@ -59,10 +60,10 @@ class DeskHands:
 
 
 def controller_of(
-    run: RunningTopology, desk: Desk, goal: Goal, strategy: str, guards: Sequence[Guard] = ()
+    run: RunningTopology, desk: Desk, goal: Goal | None, strategy: str, guards: Sequence[Guard] = ()
 ) -> Controller:
     """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
-    starts anew with every change."""
-    hands = DeskHands(run, desk, goal, strategy)
-    all_guards = [*guards_for(goal, run.settings), *guards]
-    return Controller(strategy, policy(strategy), hands, all_guards, run.settings.sample_seconds)
+    starts anew with every change. Only a policy that needs no goal may do without one."""
+    hands, decider = DeskHands(run, desk, goal, strategy), policy(strategy)
+    every, general = rounds_of(strategy, decider, goal, run.settings)
+    return Controller(strategy, decider, hands, [*general, *guards], every)

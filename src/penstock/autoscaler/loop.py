@@ -46,7 +46,8 @@ class Controller:
         self._policy = policy
         self._hands = hands
         self._book = Book(hands.fate, hands.keep, hands.tell)
-        self._every = every
+        #: Seconds from one round to the next.
+        self.every = every
         #: The last text that was told, by kind of event.
         self._told: dict[EventKind, str] = {}
         self._ending = threading.Event()
@@ -107,7 +108,7 @@ class Controller:
             self._hands.tell(kind, reason)
 
     def _go_round(self) -> None:
-        while not self._ending.wait(self._every):
+        while not self._ending.wait(self.every):
             try:
                 self.step()
             except Exception as problem:  # a mistake in one round must not end all that follow

@@ -23,7 +23,13 @@ Json = dict[str, Any]
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
 NO_WAIT = click.option("--no-wait", is_flag=True, help="Ask for the change, and do not wait for its end.")
-STRATEGY = click.option("--strategy", help="The strategy that decides. [default: the setting `strategy`]")
+STRATEGY = click.option(
+    "--strategy",
+    "--policy",
+    "strategy",
+    metavar="NAME",
+    help="The strategy (policy) that decides. [default: the setting `strategy`]",
+)
 MACHINES = click.IntRange(min=1)
 
 

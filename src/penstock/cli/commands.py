@@ -75,7 +75,11 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     help="Stop after so many seconds. [default: when the sources end, or at Ctrl-C]",
 )
 @click.option(
-    "--strategy", metavar="NAME", help="The strategy that scales the topology. [default: the setting `strategy`]"
+    "--strategy",
+    "--policy",
+    "strategy",
+    metavar="NAME",
+    help="The strategy (policy) that scales the topology. [default: the setting `strategy`]",
 )
 @click.option(
     "--throughput", type=float, help="Scale by itself, to hold so many rows a second at the sinks with few machines."
@@ -125,6 +129,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     Ctrl-C or SIGTERM stops the topology in order: rows that the sources have emitted still reach the sinks. A second
     Ctrl-C stops it at once.
     """
+    from penstock.autoscaler.autonomy import check_goal
     from penstock.cli.loader import load
     from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
     from penstock.cluster.lab.sizes import LabShape
@@ -134,6 +139,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master, lab)
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max)
+    check_goal(settings.strategy, goal)
     if forget and state is None and not settings.catalog:
         raise PenstockError(
             "BAD_COMMAND",

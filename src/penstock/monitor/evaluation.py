@@ -105,6 +105,7 @@ def _operator(operator: Operator, one: HeardOperator | None, placement: Placemen
         throttled=last.throttled if last else None,
         held_back=_held_back(totals.levels),
         latency=totals.latency.latency if totals.latency is not None else None,
+        traffic=None if totals.traffic is None else one.per_second(sum(totals.traffic.values())),
         state=dict(totals.state or {}),
         slots={
             name: _on_slot(count, totals.slots.get(name, SlotTotals()), one)

@@ -86,6 +86,10 @@ def gaps_of(one: HeardOperator, shown: OperatorSnapshot, window: WindowTotals) -
         yield Gap(name, "rate", "its first batch is under way", grave=True)
     if not totals.levels:
         yield Gap(name, "backlog_rows", "nobody looked at what waits in front of it", grave=True)
+    if totals.intervals < window.samples - 1:
+        # The time counts and what was done in it does not, so all shares of it are too low.
+        reason = f"it was heard of in {totals.intervals} of {window.samples} samples"
+        yield Gap(name, "utilisation", reason, grave=False)
     if not totals.batches:
         return
     if shown.capacity is None:

@@ -83,6 +83,8 @@ class OperatorSnapshot:
     held_back: bool | None = None
     #: Of sinks.
     latency: Latency | None = None
+    #: Bytes a second that it reads from other operators, wherever they were written; None if that is not measured.
+    traffic: float | None = None
     #: Of keyed operators, by task.
     state: Mapping[int, StateSize] = field(default_factory=dict)
     #: By slot.

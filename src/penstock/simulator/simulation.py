@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from penstock.api.steering import Steering
+from penstock.autoscaler.autonomy import needs_no_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.hands import controller_of
@@ -82,10 +83,11 @@ class Simulation:
         self._seen = 0
         topology.events.listen(lambda event: self._told(event.kind, f"{event.subject}: {event.reason}"))
         self.controller = None
-        if goal is not None:
-            name = strategy or topology.settings.strategy
+        name = strategy or topology.settings.strategy
+        if goal is not None or needs_no_goal(name):
             self.controller = controller_of(topology, self.steering.desk, goal, name, guards)
-        self._stride = topology.settings.sample_seconds
+        self._every = topology.settings.sample_seconds if self.controller is None else self.controller.every
+        self._stride = self._every
         topology.clock.every(self._pace, self._round)
 
     def run(self, seconds: float) -> Trace:
@@ -98,7 +100,7 @@ class Simulation:
 
     def _pace(self) -> float:
         """The seconds to the next round: longer ones while nothing changes and nothing is decided."""
-        every, topology = self.topology.settings.sample_seconds, self.topology
+        every, topology = self._every, self.topology
         if not topology.steady or topology.changes.step:
             self._stride = every
         else:

@@ -48,6 +48,26 @@ def test_the_user_s_own_guards_come_after_all_others(monkeypatch: pytest.MonkeyP
         assert len(made[0].guards) > 1
 
 
+def test_a_policy_that_needs_no_goal_scales_without_one_and_refuses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Controller] = []
+
+    def kept(*words: Any) -> Controller:
+        made.append(controller_of(*words))
+        return made[0]
+
+    monkeypatch.setattr(module, "started", started)
+    monkeypatch.setattr("penstock.api.steered.controller_of", kept)
+    settings = Settings(control="off", strategy="threshold", threshold_period=30.0)
+    with module.run(declared(), "standalone", settings=settings):
+        assert made[0].every == 30.0
+    with pytest.raises(PenstockError) as caught:
+        module.run(declared(), "standalone", settings=settings, goal=Goal(machines_max=3))
+    assert caught.value.name == "BAD_GOAL"
+    made.clear()
+    with module.run(declared(), "standalone", settings=Settings(control="off")):
+        assert not made
+
+
 def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interface is open a moment before the program has its handle."""
     topology = Topology("t")

@@ -178,6 +178,7 @@ def test_what_is_rolled_back_is_not_done(command: Command, running: Running, ste
     [
         (["scale-out", "--machines", "0"], "BAD_COMMAND"),
         (["scale-out", "--strategy", "magic"], "UNKNOWN_STRATEGY"),
+        (["scale-in", "--policy", "magic"], "UNKNOWN_STRATEGY"),
         (["scale-in", "nobody"], "NO_SUCH_MACHINE"),
         (["scale-in", "127.0.0.2", "--machines", "1"], "BAD_COMMAND"),
         (["set-instances", "split"], "BAD_COMMAND"),

@@ -1,9 +1,11 @@
 """The protocol of mappings: a mapping gets what is to be placed and answers with slots. Pure: no clock, no Spark.
 
-The mapping that the setting `mapping` names is asked at the start of a topology, and whenever an operator gets another
-number of instances and nobody names the slots. Three other rules choose slots without it: a strategy that names the
-machine itself (strategies/draft.py), the repair of what was lost and must run somewhere now (plans/repair.py), and
-tasks, which follow the instances of their operator (strategies/mapping/tasks.py).
+The mapping that the setting `mapping` names is asked at the start of a topology, whenever an operator gets another
+number of instances and nobody names the slots, and by the policy `threshold` in every round: if it then answers with
+other slots for the same numbers, what runs is moved there. Three other rules choose slots without it: a strategy that
+names the machine itself (strategies/draft.py), the repair of what was lost and must run somewhere now
+(plans/repair.py), and tasks, which follow the instances of their operator (strategies/mapping/tasks.py) unless a
+mapping places them itself.
 """
 
 from __future__ import annotations

@@ -36,12 +36,13 @@ def deal(instances: Mapping[str, int], tasks: Mapping[str, int], cluster: Cluste
     """So many instances of each operator, and so many tasks of each keyed one, in the order in which they are given."""
     if not cluster.slots:
         raise PenstockError("BAD_PLACEMENT", "the cluster has no slot.", "Add a machine.")
-    dealer = cycle(_across_machines(cluster))
+    dealer = cycle(across_machines(cluster))
     dealt = {operator: Counter(islice(dealer, count)) for operator, count in instances.items()}
     return Placement(dealt, {operator: deal_tasks(count, dealt[operator]) for operator, count in tasks.items()})
 
 
-def _across_machines(cluster: Cluster) -> Iterator[Slot]:
+def across_machines(cluster: Cluster) -> Iterator[Slot]:
+    """The first slot of every machine, then the second of every machine, and so on."""
     deepest = max(len(machine.slots) for machine in cluster.machines)
     for index in range(deepest):
         for machine in cluster.machines:

@@ -1,0 +1,140 @@
+"""The mapping `fewest_moves`: other numbers of instances, and as little state as possible moves (Elastic Stateful
+Storm, section IV-C). Only operators whose number of instances changes, or whose slots are gone, are placed anew. Of the
+placements that move the least, it takes one with the fewest machines.
+
+Where the sizes of all tasks are known, the least is the fewest bytes, and of equal bytes the fewest tasks; otherwise it
+is the fewest tasks. Where an operator has no state, as many of its instances as possible stay.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from penstock.cluster.model import Placement, Slot
+from penstock.strategies.mapping.chained import Chained
+from penstock.strategies.mapping.door import NoRoom, Wanted
+from penstock.strategies.mapping.least_state import Place, Seats, seated
+from penstock.strategies.mapping.tasks import deal_tasks
+
+
+class FewestMoves:
+    """At the start, when nothing can move, it is `chained`."""
+
+    def place(self, wanted: Wanted) -> Placement | NoRoom:
+        if wanted.before is None:
+            return Chained().place(wanted)
+        return fewest_moves(wanted, wanted.before)
+
+
+def fewest_moves(wanted: Wanted, before: Placement) -> Placement | NoRoom:
+    usable = {slot: slot for slot in wanted.cluster.slots}
+    stays = {name for name in wanted.instances if _stays(wanted, before, name, usable)}
+    instances: dict[str, Mapping[Slot, int]] = {name: before.of(name) for name in stays}
+    tasks: dict[str, tuple[Slot, ...]] = {name: before.tasks[name] for name in stays & wanted.tasks.keys()}
+    load: Counter[Slot] = Counter()
+    for name in stays:
+        load.update(before.of(name))
+    for name, count in wanted.instances.items():
+        if name in stays:
+            continue
+        used = {slot.machine for slot, number in load.items() if number}
+        places = _places(wanted, before, name, count, load)
+        found = seated(places, count, used, wanted.tasks.get(name, 0))
+        if isinstance(found, int):
+            return NoRoom(f"the slots have no room for {count} instances of {name}", found)
+        instances[name] = {usable[slot]: number for slot, number in sorted(found.instances.items())}
+        load.update(instances[name])
+        if name in wanted.tasks:
+            tasks[name] = _tasks(wanted, before, name, found)
+    ordered = {name: instances[name] for name in wanted.instances}
+    return Placement(ordered, {name: tasks[name] for name in wanted.tasks})
+
+
+def _stays(wanted: Wanted, before: Placement, name: str, usable: Mapping[Slot, Slot]) -> bool:
+    """Whether an operator has what is wanted, on slots that are there, already."""
+    held, slots = before.tasks.get(name, ()), before.instances.get(name, {})
+    same = sum(slots.values()) == wanted.instances[name] and len(held) == wanted.tasks.get(name, 0)
+    return same and all(slot in usable for slot in (*slots, *held))
+
+
+def _places(wanted: Wanted, before: Placement, name: str, count: int, load: Counter[Slot]) -> list[Place]:
+    """What each slot holds of the operator now, and how many of its instances may be there."""
+    most = _most_on_slots(wanted, before.instances.get(name, {}), count, load)
+    costs = _costs_on_slots(wanted, before, name)
+    had = before.instances.get(name, {})
+    return [
+        Place(slot, most[slot], tuple(costs.get(slot, ())), had.get(slot, 0), load.get(slot, 0))
+        for slot in wanted.cluster.slots
+    ]
+
+
+def _most_on_slots(wanted: Wanted, had: Mapping[Slot, int], count: int, load: Counter[Slot]) -> dict[Slot, int]:
+    """All operators together get no more instances on a slot than it has cores, because more would not be faster; twice
+    as many on every slot if there are too few cores, and so on. Instances that are there already may stay."""
+    bound = wanted.slot_instances
+    room = {slot: count if bound is None else max(bound - load[slot], 0) for slot in wanted.cluster.slots}
+    times, most = 0, dict.fromkeys(room, 0)
+    while sum(most.values()) < min(count, sum(room.values())):
+        times += 1
+        free = {slot: max(slot.cores * times - load[slot], had.get(slot, 0)) for slot in room}
+        most = {slot: min(free[slot], room[slot], count) for slot in room}
+    return most
+
+
+def _costs_on_slots(wanted: Wanted, before: Placement, name: str) -> dict[Slot, list[int]]:
+    """By slot: what it costs to move each of the operator's tasks away, or each instance where it has no tasks."""
+    if name not in wanted.tasks:
+        return {slot: [1] * count for slot, count in before.instances.get(name, {}).items()}
+    held = before.tasks.get(name, ())
+    if len(held) != wanted.tasks[name]:
+        return {}  # the state is cut anew, so nothing of it is anywhere yet
+    found: dict[Slot, list[int]] = {}
+    for slot, cost in sorted(zip(held, _costs(wanted, name), strict=True), key=lambda pair: -pair[1]):
+        found.setdefault(slot, []).append(cost)
+    return found
+
+
+def _costs(wanted: Wanted, name: str) -> list[int]:
+    """What it costs to move each task. A byte costs more than any number of tasks; if the size of a task is not known,
+    only tasks count."""
+    tasks = wanted.tasks[name]
+    state = wanted.snapshot.operators[name].state if wanted.snapshot is not None else {}
+    sizes = [size.bytes for task in range(tasks) if (size := state.get(task)) is not None and size.bytes is not None]
+    return [size * (tasks + 1) + 1 for size in sizes] if len(sizes) == tasks else [1] * tasks
+
+
+def _tasks(wanted: Wanted, before: Placement, name: str, found: Seats) -> tuple[Slot, ...]:
+    """The slot of each task: the cheapest leave a slot that holds too many, and go where instances lack them."""
+    held, count = before.tasks.get(name, ()), wanted.tasks[name]
+    if len(held) != count:
+        return deal_tasks(count, found.instances)
+    costs = _costs(wanted, name)
+    by_slot: dict[Slot, list[int]] = {}
+    for task, slot in enumerate(held):
+        by_slot.setdefault(slot, []).append(task)
+    placed: list[Slot | None] = list(held)
+    for slot, mine in by_slot.items():
+        for task in _leaving(mine, costs, found.kept.get(slot, 0)):
+            placed[task] = None
+    waiting = _open(found, count)
+    known = {slot: slot for slot in found.instances}
+    return tuple(next(waiting) if slot is None else known[slot] for slot in placed)
+
+
+def _leaving(tasks: Sequence[int], costs: Sequence[int], kept: int) -> list[int]:
+    return sorted(tasks, key=lambda task: (costs[task], task))[: len(tasks) - kept]
+
+
+def _open(found: Seats, tasks: int) -> Iterator[Slot]:
+    """Where tasks that move go, one by one: to the slot whose instances have the fewest, so first to those that have
+    none."""
+    holds = {slot: found.kept.get(slot, 0) for slot in found.instances}
+    waiting = [(holds[slot] / count, slot) for slot, count in found.instances.items()]
+    heapq.heapify(waiting)
+    for _ in range(tasks - sum(holds.values())):
+        _, slot = waiting[0]
+        holds[slot] += 1
+        heapq.heapreplace(waiting, (holds[slot] / found.instances[slot], slot))
+        yield slot
