@@ -20,9 +20,8 @@ from penstock.engine.spark.stream_plans import refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import frames_taken
-from penstock.topology.definition import Keyed, Map, Operator, Stream, TopologyDefinition
+from penstock.topology.definition import OUTPUT_COLUMN, Keyed, Map, Operator, Stream, TopologyDefinition
 from penstock.topology.schema import same_schema, schema_text
-from penstock.topology.validate_operators import OUTPUT_COLUMN
 
 
 @told_once()
