@@ -34,7 +34,10 @@ def given_rows(
 def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.RecordBatch]:
     if rows is None:
         return _rows_due(source, clock)
-    return rows_of_schema(f'source "{source.name}"', rows, source.outputs[MAIN_OUTPUT]).to_batches()
+    batches: list[pa.RecordBatch] = rows_of_schema(
+        f'source "{source.name}"', rows, source.outputs[MAIN_OUTPUT]
+    ).to_batches()
+    return batches
 
 
 def rows_of_schema(what: str, rows: Rows, schema: pa.Schema) -> pa.Table:

@@ -97,6 +97,16 @@ def state_outside_keyed(operator: Operator, stateful: Sequence[str]) -> Penstock
     )
 
 
+def needs_rocksdb(operator: Operator, state_store: str) -> PenstockError:
+    """The error for state of the user's own on a state store that cannot keep it."""
+    return PenstockError(
+        "NEEDS_ROCKSDB",
+        f'"{operator.name}" keeps state of its own, and the setting state_store is {state_store}.',
+        "Leave state_store at rocksdb: of Spark's state stores only that one keeps several states and timers by key.",
+        operator.where,
+    )
+
+
 def refused_by_spark(operator: Operator, mode: str, refusal: Callable[[str], str]) -> PenstockError | None:
     """What is wrong with a function in this output mode, if anything is. `refusal` gives Spark's words about a mode,
     which are empty where Spark takes it."""
