@@ -126,7 +126,7 @@ def candidates(batch: pa.RecordBatch) -> pa.RecordBatch:
         {
             "pattern": pa.array([pattern for pattern, _ in counted], pa.string()),
             "at": pa.array([EPOCH + second * SECOND for _, second in counted], pa.timestamp("us", "UTC")),
-            "n": pa.array(counted.values(), pa.int64()),
+            "n": pa.array(list(counted.values()), pa.int64()),
         }
     )
 

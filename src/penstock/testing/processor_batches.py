@@ -98,7 +98,7 @@ class ProcessorBatches:
         column = self._processing.event_time
         if column is None:
             return list(rows)
-        kept = [row for row in rows if row[column] is not None and _passed(row[column]) > self.watermark]
+        kept = [row for row in rows if row[column] is None or _passed(row[column]) > self.watermark]
         self.late_rows += len(rows) - len(kept)
         return kept
 

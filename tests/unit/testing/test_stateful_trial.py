@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +241,14 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("pyspark", "p
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert told.stdout == "[{'k': 'a', 'n': 1}]\n", told.stderr
+
+
+def test_the_example_of_the_guide_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "state.md").read_text()
+    visits, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "visits.py").write_text(visits)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    exec(test, names)  # the test of the page, as pytest would call it
+    names["test_a_visit_ends_after_a_quiet_minute"]()
+    sys.modules.pop("visits")

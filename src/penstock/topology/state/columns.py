@@ -93,9 +93,17 @@ def _moment(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def _local_moment(micros: int) -> datetime:
+    return _moment(micros).replace(tzinfo=None)
+
+
+def _day(days: int) -> date:
+    return _DAY_0 + timedelta(days=days)
+
+
 _FROM_STORE: Mapping[pa.DataType, Any] = {
     pa.timestamp("us", "UTC"): _moment,
-    pa.timestamp("us"): lambda micros: _moment(micros).replace(tzinfo=None),
-    pa.date32(): lambda days: _DAY_0 + timedelta(days=days),
+    pa.timestamp("us"): _local_moment,
+    pa.date32(): _day,
     pa.binary(): bytes,  # Spark gives a bytearray
 }
