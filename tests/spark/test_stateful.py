@@ -34,8 +34,8 @@ def declared(folder: Path, rows: int, rate: float) -> Topology:
 def test_counts_are_right_state_outlives_a_restart_and_timers_come(
     local_host: SparkHost, running: Callable, tmp_path: Path, shuffle: str
 ) -> None:
-    rows, settings = 3_000, replace(TEST_SETTINGS, shuffle=shuffle)
-    topology = declared(tmp_path, rows, rate=250)
+    rows, settings = 2_000, replace(TEST_SETTINGS, shuffle=shuffle)
+    topology = declared(tmp_path, rows, rate=60)
     with running(topology, local_host, state="kept", settings=settings) as run:
         while run.statistics.totals("totals-out")[0] == 0:
             assert not run.wait(0.1)
@@ -72,9 +72,9 @@ def test_counts_are_right_state_outlives_a_restart_and_timers_come(
     assert all(row["after"] == 1.0 and not row["early"] and row["left"] == 1 for row in rung)
 
 
-def counting(processor: object, folder: Path | None = None, rows: int = 100) -> Topology:
+def counting(processor: object, folder: Path | None = None, rows: int = 100, rate: float = 1_000) -> Topology:
     topology = Topology("counting")
-    events = topology.source("events", sources.rate(1_000, CONTENT, rows=rows))
+    events = topology.source("events", sources.rate(rate, CONTENT, rows=rows))
     counts = topology.stateful("x", processor, inputs=events, key="key", schema="key string, count long", tasks=2)
     topology.sink("out", sinks.parquet(folder) if folder else sinks.noop(), inputs=counts)
     return topology
@@ -109,3 +109,17 @@ def test_another_state_store_is_refused(local_host: SparkHost, running: Callable
         pass
     assert caught.value.name == "NEEDS_ROCKSDB"
     assert not (tmp_path / "s" / "catalog.sqlite").exists(), "it was refused only after something was touched"
+
+
+def test_its_state_can_be_cut_into_other_tasks(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
+    rows = 1_500
+    with running(counting(Counting, tmp_path / "out", rows, rate=60), local_host) as run:
+        while run.statistics.totals("out")[0] == 0:
+            assert not run.wait(0.1)
+        report = run.changes.repartition("x", 5)
+        assert (report.tasks_before, report.tasks_after) == (2, 5)
+        assert run.wait(WAIT)
+    counts = Counter(row["key"] for row in CONTENT.rows(0, rows).to_pylist())
+    written = rows_of(tmp_path / "out")
+    assert {row["key"]: max(one["count"] for one in written if one["key"] == row["key"]) for row in written} == counts
+    assert max(Counter((row["key"], row["count"]) for row in written).values()) == 1

@@ -84,16 +84,10 @@ def test_what_a_checkpoint_depends_on_is_told_in_words() -> None:
 def test_rows_of_several_outputs_name_theirs() -> None:
     topology = Topology("t")
     source = topology.source("s", rows("key string"))
-    topology.stateful("x", Echo, inputs=source, key="key", outputs={"good": "key string", "bad": "key string"})
+    made = topology.stateful("x", Echo, inputs=source, key="key", outputs={"good": "key string", "bad": "key string"})
     for output in ("good", "bad"):
-        topology.sink(output, FakeSink(), inputs=state_output("x", output))
+        topology.sink(output, FakeSink(), inputs=made[output])
     assert operator_of(topology).function.schema.names == ["key", "output"]
-
-
-def state_output(operator: str, output: str) -> Any:
-    from penstock import Output
-
-    return Output(operator, output)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.topology.definition import Keyed, Operator
 
-_OWN_STATE = "state of its own (applyInPandasWithState or transformWithState, as in examples/top_n.py)"
+_OWN_STATE = "state of its own (topology.stateful, or applyInPandasWithState as in examples/top_n.py)"
 _LARGEST = (
     f"For the newest or largest row of each key use groupBy(...).agg(max_by(...)) in a keyed operator, for the first n "
     f"of them {_OWN_STATE}."
