@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.version import VERSION
 
 if TYPE_CHECKING:
-    from penstock import aggregates, extending, plans, sinks, sources, testing, workloads
+    from penstock import aggregates, extending, plans, sinks, sources, state, testing, workloads
     from penstock.api.handle import Handle, run
     from penstock.api.history_request import HistoryRequest
     from penstock.autoscaler.goals import Goal
@@ -43,6 +43,7 @@ __all__ = [
     "run",
     "sinks",
     "sources",
+    "state",
     "testing",
     "workloads",
 ]
@@ -66,6 +67,7 @@ PUBLIC = {
     "run": ("penstock.api.handle", "Start a topology in this process and return its `Handle` at once."),
     "sinks": ("penstock.sinks", "Where rows go: for `Topology.sink`."),
     "sources": ("penstock.sources", "Where rows come from: for `Topology.source`."),
+    "state": ("penstock.state", "State of one's own: what the processor of `Topology.stateful` is written with."),
     "testing": (
         "penstock.testing",
         "For tests: `testing.run` runs a topology on given rows, and doubles do without Spark.",

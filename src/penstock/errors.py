@@ -91,6 +91,8 @@ ERRORS: Mapping[str, str] = {
     "UPDATES_AS_ROWS": "A keyed operator reads updates, which replace earlier rows, and would count each as a new row.",
     "BAD_SOURCE": "A source is declared with a value that it cannot have, or cannot read what it finds.",
     "BAD_AGGREGATE": "An aggregate names a column that does not exist, or that cannot be aggregated that way.",
+    "BAD_PROCESSOR": "A stateful operator has a processor, an event time or a lateness that it cannot have.",
+    "BAD_STATE": "A state is declared with columns, a name or a time to live that it cannot have, or is used wrongly.",
     "BAD_SINK": "A sink is declared with a value that it cannot have, or cannot write to its place.",
     # the command line and settings
     "BAD_COMMAND": "The command line has a word or an option that does not fit the command.",
@@ -126,6 +128,7 @@ ERRORS: Mapping[str, str] = {
     "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
     "SEGMENT_UNREADABLE": "A segment of a channel is missing or cannot be read.",
     # what Penstock finds out with Spark before rows flow
+    "NEEDS_ROCKSDB": "An operator keeps state of its own, which Spark keeps only with the setting state_store=rocksdb.",
     "STATE_OUTSIDE_KEYED": "The DataFrame function of a map or a source keeps state, which only a keyed operator may.",
     "NOT_ON_A_STREAM": "An operator's DataFrame function does something that Spark cannot do on a stream.",
     # while it runs
@@ -139,6 +142,9 @@ ERRORS: Mapping[str, str] = {
     "KAFKA_BAD_START": "The `start` of a Kafka source names offsets that the topic does not have.",
     "KAFKA_DATA_LOST": "Messages that a Kafka source has not read yet are gone, most often because of retention.",
     "KAFKA_NOT_WRITTEN": "A Kafka cluster did not accept a message of a sink.",
+    "REDIS_MISSING": "A topology reads from Redis, and the package redis is not installed.",
+    "REDIS_UNREACHABLE": "A Redis server cannot be reached, or does not answer.",
+    "REDIS_DATA_LOST": "Entries of a Redis stream were deleted before a source had read them.",
     "SINK_NOT_SHARED": "The driver cannot see a file that a sink's bundle has written: they do not share the folder.",
     "SINK_FILE_LOST": "A file that a sink has written is gone: it has neither its staging name nor its final name.",
     "HOUSEKEEPING_FAILED": "Penstock could not delete segments that are no longer needed, several times in a row.",
@@ -179,7 +185,7 @@ ERRORS: Mapping[str, str] = {
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
     "BAD_MEMORY": "What was kept of a strategy's memory cannot be read.",
     # tests of users
-    "TEST_ROWS": "The rows given to penstock.testing.run do not fit the topology's sources.",
+    "TEST_ROWS": "What a test gives to penstock.testing does not fit the topology: rows, a state, a key.",
     # a bug of Penstock
     "INTERNAL": "Penstock itself has a bug; please report it.",
 }

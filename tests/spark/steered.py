@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock import Topology, sinks, sources
+from penstock import Topology, sinks, sources, state
 
 KEYS = 60
 CONTENT = sources.events(keys=KEYS, seed=8)
@@ -27,14 +27,24 @@ def count(frame):
     return frame.groupBy("key").count()
 
 
-def steered(folder: Path, rate: float, rows: int | None = None, tasks: int = 4, name: str = "steered") -> Topology:
+def steered(
+    folder: Path,
+    rate: float,
+    rows: int | None = None,
+    tasks: int = 4,
+    name: str = "steered",
+    processor: type[state.Processor] | None = None,
+) -> Topology:
+    """With a `processor`, "count" keeps its counts in state of its own."""
     topology = Topology(name)
     # Two instances: their rows must be published in the order of the rows, not of the instances.
     events = topology.source("events", sources.rate(rate, CONTENT, rows=rows), instances=2)
     tagged = topology.map("tag", tag, inputs=[events], schema="id long, key string", instances=2)
-    counted = topology.keyed(
-        "count", count, inputs=[tagged], key="key", schema="key string, count long", tasks=tasks, instances=2
-    )
+    shape = {"inputs": [tagged], "key": "key", "schema": "key string, count long", "tasks": tasks, "instances": 2}
+    if processor is None:
+        counted = topology.keyed("count", count, **shape)
+    else:
+        counted = topology.stateful("count", processor, **shape)
     topology.sink("rows", sinks.parquet(folder / "rows"), inputs=[tagged])
     topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counted])
     return topology

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import TEST_SETTINGS
+from processors import Counting
 from steered import check_everything, steered
 from written_rows import WAIT
 
@@ -64,12 +65,14 @@ def refused(changes: Changes, *actions) -> str:
 
 @pytest.mark.live
 @pytest.mark.timeout(600)
-def test_instances_tasks_and_machines_change_under_load(standalone_host, running, tmp_path: Path) -> None:
+@pytest.mark.parametrize("processor", [None, Counting], ids=["aggregation", "own-state"])
+def test_instances_tasks_and_machines_change_under_load(standalone_host, running, tmp_path: Path, processor) -> None:
     slots = standalone_host.cluster.slots
     start = Placement(
         {name: {slots[0]: 1} for name in ("events", "tag", "count", "rows", "counts")}, {"count": (slots[0],) * 4}
     )
-    with running(steered(tmp_path, RATE), standalone_host, settings=SETTINGS, placement=start) as run:
+    topology = steered(tmp_path, RATE, processor=processor)
+    with running(topology, standalone_host, settings=SETTINGS, placement=start) as run:
         changes = run.changes
         flowing(run)
 

@@ -245,7 +245,7 @@ def drawn(frame: DataFrame) -> DataFrame:
 
 def test_a_function_is_the_same_whatever_spark_makes_up_for_it(local_host: SparkHost, tmp_path: Path) -> None:
     definition = counting(tmp_path, drawn, ROWS).definition()
-    first, second = (plans_of(definition, rehearse(definition, local_host.spark)) for _ in range(2))
+    first, second = (plans_of(definition, rehearse(definition, local_host.spark, "rocksdb")) for _ in range(2))
     assert first == second
     assert len(first["count"]["stateful"]) == 2
 

@@ -21,6 +21,7 @@ from penstock.sources.dataframe_source import DataframeSource, SocketReader, dat
 from penstock.sources.file_source import FileSource, files
 from penstock.sources.kafka_source import KafkaSource, kafka
 from penstock.sources.rate_source import RateSource, rate
+from penstock.sources.redis_source import RedisSource, redis
 from penstock.sources.schedule import Schedule, constant, stepped, trace
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "FileSource",
     "KafkaSource",
     "RateSource",
+    "RedisSource",
     "Schedule",
     "SocketReader",
     "columns",
@@ -42,6 +44,7 @@ __all__ = [
     "named",
     "numbers",
     "rate",
+    "redis",
     "sentences",
     "socket",
     "stepped",

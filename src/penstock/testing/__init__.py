@@ -17,16 +17,19 @@ if TYPE_CHECKING:
     from penstock.testing.local_spark import stop_spark
     from penstock.testing.recording import RecordingEngine
     from penstock.testing.recording_topology import RecordingTopology
+    from penstock.testing.stateful_trial import StatefulTrial, stateful
     from penstock.testing.trial import Results, run
 
-__all__ = ["Clock", "RecordingEngine", "RecordingTopology", "Results", "run", "stop_spark"]
+__all__ = ["Clock", "RecordingEngine", "RecordingTopology", "Results", "StatefulTrial", "run", "stateful", "stop_spark"]
 
 _HOMES = {
     "Clock": "clock",
     "RecordingEngine": "recording",
     "RecordingTopology": "recording_topology",
     "Results": "trial",
+    "StatefulTrial": "stateful_trial",
     "run": "trial",
+    "stateful": "stateful_trial",
     "stop_spark": "local_spark",
 }
 

@@ -1,4 +1,4 @@
-"""The rows that a test gives to a topology's sources, checked and in the sources' schemas."""
+"""The rows that a test gives to sources or to an operator, checked and in the declared schemas."""
 
 from __future__ import annotations
 
@@ -34,36 +34,40 @@ def given_rows(
 def _rows_of(source: Source, rows: Rows | None, clock: Clock | None) -> list[pa.RecordBatch]:
     if rows is None:
         return _rows_due(source, clock)
-    schema = source.outputs[MAIN_OUTPUT]
+    batches: list[pa.RecordBatch] = rows_of_schema(
+        f'source "{source.name}"', rows, source.outputs[MAIN_OUTPUT]
+    ).to_batches()
+    return batches
+
+
+def rows_of_schema(what: str, rows: Rows, schema: pa.Schema) -> pa.Table:
+    """Rows that a test gives to a source or to an operator, checked."""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         if not same_schema(rows.schema, schema):
             raise _wrong(
-                f'source "{source.name}" is given rows of "{schema_text(rows.schema)}".',
-                f'Give rows of "{schema_text(schema)}", as the source declares.',
+                f'{what} is given rows of "{schema_text(rows.schema)}".', f'Give rows of "{schema_text(schema)}".'
             )
-        cast = rows.cast(schema)
-        return [cast] if isinstance(cast, pa.RecordBatch) else cast.to_batches()
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        return table.cast(schema)
     listed = list(rows)
     for number, row in enumerate(listed):
         if not isinstance(row, Mapping):
             raise _wrong(
-                f'row {number} of source "{source.name}" is a {type(row).__name__}.',
+                f"row {number} of {what} is a {type(row).__name__}.",
                 'Give a dict by column for each row, such as {"id": 1}, or a pyarrow Table.',
             )
         for column in row:
             if column not in schema.names:
                 raise _wrong(
-                    f'row {number} of source "{source.name}" has the unknown column "{column}".',
-                    f"{_did_you_mean(column, schema.names)}The columns of the source are: {_list(schema.names)}.",
+                    f'row {number} of {what} has the unknown column "{column}".',
+                    f"{_did_you_mean(column, schema.names)}The columns are: {_list(schema.names)}.",
                 )
     try:
-        batches: list[pa.RecordBatch] = pa.Table.from_pylist(listed, schema=schema).to_batches()
+        return pa.Table.from_pylist(listed, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _wrong(
-            f'the rows of source "{source.name}" do not fit its schema: {error}.',
-            f'Give rows of "{schema_text(schema)}", as the source declares.',
+            f"the rows of {what} do not fit its schema: {error}.", f'Give rows of "{schema_text(schema)}".'
         ) from error
-    return batches
 
 
 def _rows_due(source: Source, clock: Clock | None) -> list[pa.RecordBatch]:

@@ -5,7 +5,8 @@
 
 Every operator works once, in topological order, on all rows of its inputs, in this process. The rows go through the
 engine's own code: split over the instances, handed to the function, checked against the declared schema, and written to
-segments in a temporary folder. Only DataFrame functions need Spark (see local_spark.py).
+segments in a temporary folder. Only DataFrame functions need Spark (see local_spark.py);
+processors of stateful operators work on state in memory (see processor_batches.py).
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ from penstock.engine.executor.bundle import by_output
 from penstock.engine.executor.instance import Instance, Work
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.executor.writing import BundleWriter
-from penstock.engine.message.failures import OperatorFailure, as_named_error
+from penstock.engine.message.failures import as_named_error
 from penstock.engine.message.program import Stage
 from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Spread, split
+from penstock.failing import OperatorFailure
 from penstock.kinds import SinkPlace
 from penstock.testing.clock import Clock
 from penstock.testing.given import Rows, given_rows
 from penstock.testing.local_spark import call_with_frame, rows_through_spark
+from penstock.testing.processor_batches import ProcessorBatches
 from penstock.topology.dataframe_function import takes_dataframes
 from penstock.topology.declare import Topology
 from penstock.topology.definition import (
+    OUTPUT_COLUMN,
     Broadcast,
+    Keyed,
     Map,
     Operator,
     Sink,
@@ -45,7 +50,7 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.validate_operators import OUTPUT_COLUMN
+from penstock.topology.state.processing import Processing
 
 _SLOT = Slot("testing", 0)
 
@@ -88,7 +93,7 @@ def run(topology: Topology, rows: Mapping[str, Rows], *, clock: Clock | None = N
         tempfile.TemporaryDirectory(prefix="penstock-testing-") as folder,
         clock.installed() if clock is not None else nullcontext(),
     ):
-        trial = _Trial(definition, Path(folder))
+        trial = _Trial(definition, Path(folder), clock)
         for operator in definition.operators:
             trial.work(operator, given.get(operator.name, []))
         return Results(trial.sinks, trial.bad_rows)
@@ -100,6 +105,7 @@ class _Trial:
 
     definition: TopologyDefinition
     folder: Path
+    clock: Clock | None = None
     sinks: dict[str, pa.Table] = field(default_factory=dict)
     bad_rows: dict[str, int] = field(default_factory=dict)
 
@@ -113,6 +119,8 @@ class _Trial:
         try:
             if isinstance(operator, Source):
                 self._emit(operator, given)
+            elif isinstance(operator, Keyed) and isinstance(operator.function, Processing):
+                self._emit(operator, self._processed(operator, operator.function))
             elif takes_dataframes(operator):
                 folder = self.folder / "spark" / operator.name
                 self._emit(operator, rows_through_spark(self.definition, operator, self._rows, folder))
@@ -131,6 +139,12 @@ class _Trial:
             for output, part in by_output(batch, stage):
                 work.emit(output, part, keep=True)
         self._publish(operator, writer.write_rest(stage, [work]).segments)
+
+    def _processed(self, operator: Keyed, function: Processing) -> list[pa.RecordBatch]:
+        """What a processor makes of all rows, in one micro-batch, and of the watermark that follows them."""
+        batches = ProcessorBatches(function, Clock() if self.clock is None else self.clock)
+        rows = batches.work(self._rows(self._inputs(operator)).to_pylist())
+        return [batches.as_arrow(rows)]
 
     def _call(self, operator: Operator, function: Any) -> None:
         """An Arrow function, on each instance's share of the rows, one instance after the other."""

@@ -25,6 +25,7 @@ from penstock.topology.definition import (
     DEAD_LETTER_SCHEMA,
     DEFAULT_TASKS,
     MAIN_OUTPUT,
+    OUTPUT_COLUMN,
     Broadcast,
     ByKey,
     Grouping,
@@ -39,6 +40,9 @@ from penstock.topology.definition import (
     TopologyDefinition,
 )
 from penstock.topology.schema import Schema, common_schema, parse_schema, same_schema
+from penstock.topology.state.processing import Processing
+from penstock.topology.state.processing import checked as checked_processor
+from penstock.topology.state.processor import Processor
 from penstock.topology.validate import validate
 
 
@@ -220,6 +224,51 @@ class Topology:
             where=where,
         )
         return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
+
+    def stateful(  # noqa: PLR0913
+        self,
+        name: str,
+        processor: Processor | type[Processor],
+        *,
+        inputs: Sequence[Input] | Input,
+        key: str | Sequence[str],
+        schema: Schema | None = None,
+        outputs: Mapping[str, Schema] | None = None,
+        tasks: int = DEFAULT_TASKS,
+        instances: int = 1,
+        min_instances: int = 1,
+        event_time: str | None = None,
+        lateness: float = 0.0,
+        output_mode: str = "append",
+        takes_updates: bool = False,
+    ) -> Output:
+        """Declare a keyed operator with state of its own: `processor` is a class derived from penstock.state.Processor,
+        or an object of one. It gets the rows of one key at a time, with the states of that key.
+
+        Timers go by the time at which rows are worked on. With `event_time`, the name of a timestamp column, they go by
+        the watermark, which stays `lateness` seconds behind the newest row. Rows that come later than that are dropped.
+
+        With several `outputs` of one schema, a row has one more column, `output`, that names its output."""
+        where = Location.of_caller()
+        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
+        made, event_time, lateness = checked_processor(name, processor, event_time, lateness, where)
+        declared = _outputs(name, schema, outputs, where)
+        yielded = next(iter(declared.values()))
+        if len(declared) > 1:
+            yielded = yielded.append(pa.field(OUTPUT_COLUMN, pa.string()))
+        return self.keyed(
+            name,
+            Processing(name, made, keys, yielded, event_time, lateness, output_mode, where),
+            inputs=inputs,
+            key=keys,
+            schema=schema,
+            outputs=outputs,
+            tasks=tasks,
+            instances=instances,
+            min_instances=min_instances,
+            output_mode=output_mode,
+            takes_updates=takes_updates,
+        )
 
     def aggregate(
         self,

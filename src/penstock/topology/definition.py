@@ -24,6 +24,8 @@ DEAD_LETTER = "dead_letter"
 DEAD_LETTER_SCHEMA = pa.schema([("operator", pa.string()), ("error", pa.string()), ("row", pa.string())])
 #: The column that a channel adds to rows that are split by key: no user's column may have its name.
 GROUP_COLUMN = "__group"
+#: With several outputs, a DataFrame function names the output of each row in this column.
+OUTPUT_COLUMN = "output"
 #: A by-key stream into a map operator is split into this many groups of keys when it does not say otherwise.
 DEFAULT_TASKS = 8
 

@@ -25,6 +25,7 @@ from penstock.topology.definition import (
     TopologyDefinition,
 )
 from penstock.topology.schema import schema_text
+from penstock.topology.state.processing import Processing
 
 #: What encloses the text of a Mermaid node: stadium, box, cylinder (it holds state), box with double sides.
 _SHAPES = {"source": ("([", "])"), "map": ("[", "]"), "keyed": ("[(", ")]"), "sink": ("[[", "]]")}
@@ -140,6 +141,8 @@ def _where_json(where: Location) -> dict[str, Any]:
 def _function_json(function: Callable[..., Any]) -> dict[str, Any]:
     while isinstance(function, partial):
         function = function.func
+    if isinstance(function, Processing):
+        function = function.processor.rows  # what the user wrote
     function = inspect.unwrap(function)
     named: Any = function if hasattr(function, "__qualname__") else type(function)
     # A function and a method have code, an object that can be called has it in its class, a built-in has none.

@@ -12,10 +12,11 @@ from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import accepts, frames_taken, takes_dataframes
 from penstock.topology.definition import Keyed, Map, Operator, Sink, TopologyDefinition
 from penstock.topology.schema import same_schema, schema_text
+from penstock.topology.state.processing import Processing
 
 
 def check_function(definition: TopologyDefinition, operator: Operator) -> None:
-    """BAD_FUNCTION, SCHEMA_MISMATCH, FUNCTION_SCHEMA."""
+    """BAD_FUNCTION, SCHEMA_MISMATCH, FUNCTION_SCHEMA, BAD_PROCESSOR."""
     inputs = len(definition.inputs_of(operator.name))
     if isinstance(operator, Sink):
         _check_inputs_agree(definition, operator)
@@ -28,6 +29,8 @@ def check_function(definition: TopologyDefinition, operator: Operator) -> None:
         _check_callable(operator)
         if _dataframes(operator, inputs) == 1:
             _check_inputs_agree(definition, operator)
+        if isinstance(operator.function, Processing):
+            operator.function.check_inputs(definition.schema_of_all(definition.inputs_of(operator.name)))
 
 
 def _check_callable(operator: Map | Keyed) -> None:

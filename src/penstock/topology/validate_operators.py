@@ -10,6 +10,7 @@ from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import takes_dataframes
 from penstock.topology.definition import (
     GROUP_COLUMN,
+    OUTPUT_COLUMN,
     Broadcast,
     ByKey,
     Keyed,
@@ -25,8 +26,6 @@ from penstock.topology.schema import same_schema, schema_text, type_text
 
 MAX_TASKS = 4096
 OUTPUT_MODES = ("append", "update", "complete")
-#: With several outputs, a DataFrame function names the output of each row in this column.
-OUTPUT_COLUMN = "output"
 
 
 def check_operator(definition: TopologyDefinition, operator: Operator) -> None:

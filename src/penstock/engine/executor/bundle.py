@@ -18,10 +18,10 @@ from penstock.engine.executor import worker
 from penstock.engine.executor.instance import Instance, Work, Written, in_handy_batches
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.executor.writing import BundleWriter
-from penstock.engine.message.failures import failure
 from penstock.engine.message.program import PackedProgram, Program, Stage
 from penstock.engine.message.shares import Descriptor
 from penstock.errors import PenstockError
+from penstock.failing import failure
 from penstock.monitor.report import BundleReport, sums
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 

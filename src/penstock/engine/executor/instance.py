@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import MAX_BATCH_ROWS
-from penstock.engine.message.failures import OperatorFailure, failure
 from penstock.engine.message.program import Portion, Stage
 from penstock.engine.message.shares import Piece
 from penstock.errors import PenstockError
+from penstock.failing import OperatorFailure, failure
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 

@@ -6,12 +6,9 @@ layers of Java and Python, and the driver finds the mark again.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import sysconfig
 import threading
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,15 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 from penstock.engine.message.refusals import explained
-from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
-from penstock.logs import traced
+from penstock.errors import PenstockError
+from penstock.failing import found_in, line_of
 
 if TYPE_CHECKING:
-    from penstock.engine.message.program import Stage
     from penstock.topology.definition import Operator
 
-_MARK = "PENSTOCK-ERROR"
-_MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
 #: What Spark says when it has lost an executor, or what an executor held, once too often.
 _LOST = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
@@ -41,12 +35,8 @@ _RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Inva
 _TRACEBACK = "Traceback (most recent call last):"
 #: How Python, Java, pyarrow and SQLite say that a disk, or a user's share of it, is full.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full", re.IGNORECASE)
-#: Where code is that is not the user's own. The libraries may lie within the folder of the standard library.
-_OTHERS = (PACKAGE_FOLDER, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 #: Where PySpark tells of exceptions that are about a line of the user's.
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-#: Cython's frames have the name of the source that they were compiled from.
-_COMPILED = (".pyx", ".pxi", ".pxd")
 
 
 @contextmanager
@@ -68,34 +58,6 @@ def told_once() -> Iterator[None]:
             logger.removeFilter(is_elsewhere)
 
 
-class OperatorFailure(RuntimeError):
-    """An operator failed on an executor: the text carries the named error behind a mark."""
-
-
-def failure(stage: Stage, error: Exception) -> OperatorFailure:
-    """What to raise on the executor for an error in an operator's function."""
-    if isinstance(error, PenstockError):
-        named = {"name": error.name, "message": f'"{stage.operator}": {error.message}', "hint": error.hint}
-    else:
-        named = {
-            "name": "OPERATOR_FAILED",
-            "message": f'the function of "{stage.operator}" raised {type(error).__name__}: {error}{_line_of(error)}.',
-            "hint": 'Correct it, or declare on_error="skip" or "dead_letter" if single rows may fail.',
-        }
-    where = {"file": stage.where.file, "line": stage.where.line}
-    return OperatorFailure(f"{_MARK} {json.dumps(named | where)} {_MARK}")
-
-
-def _line_of(error: Exception) -> str:
-    """The line of the user's own code that raised an error, or that called what raised it."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_OTHERS) and not frame.filename.endswith(_COMPILED)
-    ]
-    return f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-
-
 def named_error(operator: Operator, error: Exception) -> PenstockError:
     """What the driver met while it ran an operator, as an error that says where the operator was declared."""
     if isinstance(error, PenstockError):
@@ -103,10 +65,10 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
     if isinstance(error, PySparkException) and (refused := explained(operator, str(error))):
         return refused
     if isinstance(error, PySparkException | Py4JError):
-        return as_named_error(operator, str(error), _line_of(error))
+        return as_named_error(operator, str(error), line_of(error))
     return PenstockError(
         "OPERATOR_FAILED",
-        f'"{operator.name}" failed with {type(error).__name__}: {error}{_line_of(error)}.',
+        f'"{operator.name}" failed with {type(error).__name__}: {error}{line_of(error)}.',
         "Correct what it names; with --state the topology then goes on from where it was.",
         operator.where,
     )
@@ -115,7 +77,7 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
 def tells_of_lost_executors(error: Exception) -> bool:
     """Whether Spark gave a batch up because executors were lost under it, and not because of what it did there."""
     text = str(error)
-    return _MARKED.search(text) is None and _LOST.search(text) is not None
+    return found_in(text) is None and _LOST.search(text) is not None
 
 
 def tells_of_a_full_disk(error: Exception) -> bool:
@@ -125,14 +87,8 @@ def tells_of_a_full_disk(error: Exception) -> bool:
 
 def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:
     """The error that a query ended with: the one the executor marked, or OPERATOR_FAILED with Spark's own words."""
-    marked = _MARKED.search(text)
-    if marked:
-        # Spark may have cut the marked text off on the way; then Spark's own words must do.
-        with traced(f"the error that an executor marked for {operator.name} cannot be read", ValueError, KeyError):
-            fields = json.loads(marked[1])
-            if fields["name"] in ERRORS:
-                where = Location(fields["file"], fields["line"])
-                return PenstockError(fields["name"], fields["message"], fields["hint"], where)
+    if (marked := found_in(text)) is not None:
+        return marked
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     raised = [line for line in lines if _RAISED.match(line) and not line.endswith(_TRACEBACK)]
     reasons = raised or [line for line in lines if "Error" in line or "Exception" in line or line.startswith("[")]

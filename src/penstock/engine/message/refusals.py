@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.topology.definition import Keyed, Operator
 
-_OWN_STATE = "state of its own (applyInPandasWithState or transformWithState, as in examples/top_n.py)"
+_OWN_STATE = "state of its own (topology.stateful, or applyInPandasWithState as in examples/top_n.py)"
 _LARGEST = (
     f"For the newest or largest row of each key use groupBy(...).agg(max_by(...)) in a keyed operator, for the first n "
     f"of them {_OWN_STATE}."
@@ -93,6 +93,16 @@ def state_outside_keyed(operator: Operator, stateful: Sequence[str]) -> Penstock
         f'the {operator.kind} "{operator.name}" must not keep state, but its function {what}.',
         f'Declare it as topology.keyed("{operator.name}", ..., key=..., tasks=...): Penstock places, moves and '
         "measures the state of keyed operators only.",
+        operator.where,
+    )
+
+
+def needs_rocksdb(operator: Operator, state_store: str) -> PenstockError:
+    """The error for state of the user's own on a state store that cannot keep it."""
+    return PenstockError(
+        "NEEDS_ROCKSDB",
+        f'"{operator.name}" keeps state of its own, and the setting state_store is {state_store}.',
+        "Leave state_store at rocksdb: of Spark's state stores only that one keeps several states and timers by key.",
         operator.where,
     )
 

@@ -90,6 +90,8 @@ class Intake:
         #: Whether no rows are let in for the time being.
         self.paused = False
         self.progress = BatchProgress()
+        #: Whether Spark runs a batch that nobody was asked about: for a watermark, for timers, or once more.
+        self._unasked = False
         self.throttled = False
         #: Whether there was no room for the output before the batch that began last.
         self.held_back = False
@@ -132,7 +134,7 @@ class Intake:
 
     @property
     def in_batch(self) -> bool:
-        return self.progress.started is not None
+        return self.progress.started is not None or self._unasked
 
     @property
     def idle(self) -> bool:
@@ -162,8 +164,13 @@ class Intake:
             started=self._clock(), last_start=self._clock(), last_overhead=self.progress.last_overhead
         )
 
+    def runs(self) -> None:
+        """Note that Spark runs a batch now, also one for which it has asked about no rows."""
+        self._unasked = self.progress.started is None
+
     def ended(self, rows: int, busy: float | None) -> float:
         """Note that a micro-batch was published. Returns how many seconds it took."""
+        self._unasked = False
         if self.progress.started is None:
             return 0.0
         seconds = self._clock() - self.progress.started

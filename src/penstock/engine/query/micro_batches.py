@@ -82,6 +82,7 @@ class MicroBatches:
         self._wanted_at = time.monotonic()
         if not self._feeds:
             self._intake.began()
+        self._intake.runs()
         self._requested[batch] = self._seats.take_requested()
         while len(self._requested) > REMEMBERED_BATCHES:
             self._requested.pop(next(iter(self._requested)))

@@ -9,8 +9,7 @@ from typing import Any
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.program import Program, Reader, Stage
 from penstock.engine.query.context import RunContext
-from penstock.topology.definition import Keyed, Map, Operator, Sink, Stream
-from penstock.topology.validate_operators import OUTPUT_COLUMN
+from penstock.topology.definition import OUTPUT_COLUMN, Keyed, Map, Operator, Sink, Stream
 
 
 class Programs:

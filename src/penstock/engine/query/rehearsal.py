@@ -15,19 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.engine.message.failures import named_error, told_once
-from penstock.engine.message.refusals import refused_by_spark, state_outside_keyed
-from penstock.engine.spark.stream_plans import refusal_of, stateful_nodes
+from penstock.engine.message.refusals import needs_rocksdb, refused_by_spark, state_outside_keyed
+from penstock.engine.spark.stream_plans import is_own_state, refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
 from penstock.topology.dataframe_function import frames_taken
-from penstock.topology.definition import Keyed, Map, Operator, Stream, TopologyDefinition
+from penstock.topology.definition import OUTPUT_COLUMN, Keyed, Map, Operator, Stream, TopologyDefinition
 from penstock.topology.schema import same_schema, schema_text
-from penstock.topology.validate_operators import OUTPUT_COLUMN
+from penstock.topology.state.processing import Processing
 
 
 @told_once()
-def rehearse(definition: TopologyDefinition, spark: SparkSession) -> dict[str, DataFrame]:
-    """By operator: the DataFrame that its function returns. Raises the error of the first function that will not do.
+def rehearse(definition: TopologyDefinition, spark: SparkSession, state_store: str) -> dict[str, DataFrame]:
+    """By operator: the DataFrame that its function returns. Raises the error of the first function that will not do,
+    or that needs another state store than the run has.
     Functions of sources are not called: they may look at the world outside, and are checked when the source starts."""
     frames = {}
     for operator in definition.operators:
@@ -35,7 +36,10 @@ def rehearse(definition: TopologyDefinition, spark: SparkSession) -> dict[str, D
             session = spark.newSession()  # as in the run: functions may name their views alike
             schemas = [definition.schema_of_all(group) for group in input_groups(definition, operator)]
             streams = [_no_rows(session, index, schema) for index, schema in enumerate(schemas)]
-            frames[operator.name] = frame_of(operator, operator.function, streams)
+            frames[operator.name] = frame = frame_of(operator, operator.function, streams)
+            own = isinstance(operator.function, Processing) or any(map(is_own_state, stateful_nodes(frame)))
+            if own and state_store != "rocksdb":
+                raise needs_rocksdb(operator, state_store)
     return frames
 
 

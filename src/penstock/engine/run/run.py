@@ -169,7 +169,7 @@ class Run:
         return self
 
     def _open(self) -> None:
-        plans = plans_of(self.definition, rehearse(self.definition, self.host.spark))
+        plans = plans_of(self.definition, rehearse(self.definition, self.host.spark, self.settings.state_store))
         catalog = self._catalog = open_catalog(self.definition, self.state, self.settings)
         declared = self.definition
         opened = open_context(

@@ -45,6 +45,11 @@ def stateful_nodes(frame: DataFrame) -> list[str]:
     return found
 
 
+def is_own_state(node: str) -> bool:
+    """Whether a stateful operator of Spark's is transformWithState, which has several column families a store."""
+    return node.startswith("TransformWithState")
+
+
 def stateful_operators(frame: DataFrame) -> tuple[int, bool]:
     """How many stateful operators a streaming DataFrame has, and whether one of them is a join of two streams."""
     stateful = stateful_nodes(frame)

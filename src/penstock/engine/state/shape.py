@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.topology.definition import ByKey, Keyed, Map, Sink, Source, TopologyDefinition
 from penstock.topology.schema import schema_text
+from penstock.topology.state.processing import Processing
 
 #: By operator, facts by name. What an older Penstock did not record is missing.
 Shape = Mapping[str, Mapping[str, Any]]
@@ -33,6 +34,8 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
         if isinstance(operator, Keyed):
             facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
             facts["plan"] = {fact: plan[fact] for fact in ("spark", "stateful")} if plan else None
+            # What a processor declares is not in Spark's plan.
+            facts["state"] = operator.function.words if isinstance(operator.function, Processing) else None
         if isinstance(operator, Map) and any(isinstance(stream.grouping, ByKey) for stream in streams):
             facts["tasks"] = operator.tasks  # the groups that its rows are split into
         if isinstance(operator, Source):

@@ -272,3 +272,17 @@ def test_a_long_wait_ends_when_something_happens(tmp_path: Path, wake: str) -> N
     catalog.close()
     assert got == [0 if wake == "close" else 10]
     assert time.monotonic() - began < 8
+
+
+def test_a_batch_that_nobody_was_asked_about_is_a_batch_too(channels: FakeChannels) -> None:
+    """Spark runs batches without rows for timers and watermarks: a query is not stopped in the middle of one."""
+    supply = Rows(0)
+    intake = intake_of(channels, supply, stateful=True)
+    for _ in range(2):
+        assert intake.admits(supply) == 0
+    assert intake.idle
+    intake.runs()
+    assert intake.in_batch
+    assert not intake.idle
+    assert intake.ended(0, busy=None) == 0.0
+    assert intake.idle, "such a batch is no reason to wait for two more empty answers"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock import Topology, sinks, sources
+from penstock import Topology, sinks, sources, state
 from penstock.engine.state.shape import channel_shapes, channels_read, shape_of
 from penstock.engine.state.succession import OldState, Succession, decide
 
@@ -275,3 +276,39 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_a_shape_of_an_older_penstock_is_compared_by_what_it_has() -> None:
     old = {name: {key: value for key, value in facts.items() if key != "plan"} for name, facts in OLD.shape.items()}
     assert not decide(dataclasses.replace(OLD, shape=old), declared()).refusals
+
+
+class Counts(state.Processor):
+    n = state.value("n long")
+
+    def rows(self, key: Any, rows: Any) -> Any:
+        return ()
+
+
+class Others(Counts):
+    n = state.value("n int")
+
+
+class Mortals(Counts):
+    n = state.value("n long", ttl=5)
+
+
+class Longer(Counts):
+    n = state.value("n long", ttl=60)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fits"),
+    [(Counts, Counts, True), (Counts, Others, False), (Counts, Mortals, False), (Mortals, Longer, True)],
+)
+def test_a_processor_goes_on_with_the_states_that_it_declared(before: Any, after: Any, fits: bool) -> None:
+    def shape(processor: Any) -> dict[str, dict[str, Any]]:
+        topology = Topology("t")
+        lines = topology.source("lines", sources.rate(10, sources.sentences()))
+        counts = topology.stateful("count", processor, inputs=lines, key="sentence", schema="sentence string")
+        topology.sink("out", sinks.noop(), inputs=counts)
+        return shape_of(topology.definition(), {})
+
+    found = decide(OldState(json.loads(json.dumps(shape(before))), begun=["count"]), shape(after))
+    assert [one.operator for one in found.refusals] == ([] if fits else ["count"])
+    assert fits or "the states that its processor declares" in found.refusals[0].problem
