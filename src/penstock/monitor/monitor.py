@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.readings import MachineReading, MachineUse, use_between
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.evaluation import snapshot_of
@@ -46,6 +48,9 @@ class Monitor:
         self.statistics = Statistics(self._counts)
         self._writing = threading.Lock()
         self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
+        #: By machine, its counters when they were read last; and what it used that the store has not got yet.
+        self._machines: Mapping[str, MachineReading] = {}
+        self._unwritten_uses: deque[tuple[str, float, MachineUse]] = deque(maxlen=UNWRITTEN)
         self._kept_house_at = since
 
     def redefine(self, definition: TopologyDefinition) -> None:
@@ -64,6 +69,18 @@ class Monitor:
         """What an operator looks like, with or without a batch."""
         self._counts.see(operator, levels)
 
+    def use(self, readings: Mapping[str, MachineReading]) -> None:
+        """What the machines have used so far, once a sampling interval: what they used since the last time goes into
+        the history."""
+        with self._writing:
+            earlier, self._machines = self._machines, readings
+            if self.store is None:
+                return
+            for name, reading in readings.items():
+                use = use_between(earlier[name], reading) if name in earlier else None
+                if use is not None:
+                    self._unwritten_uses.append((name, earlier[name].at, use))
+
     def snapshot(self, now: float, placement: Placement, cluster: Cluster) -> Snapshot:
         """Look at the operators first: one with a batch under way is then counted to the end of its last one."""
         least = self._settings.window_least_samples
@@ -80,6 +97,9 @@ class Monitor:
         if self.store is None:
             return
         with self._writing:
+            # Before the intervals: what is older than these may be rolled up then.
+            self.store.write_machines(self._unwritten_uses)
+            self._unwritten_uses.clear()
             over = self._counts.unwritten(now, last)
             self._unwritten.extend((interval, placement) for interval in over)
             while self._unwritten:
