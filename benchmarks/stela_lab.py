@@ -32,7 +32,8 @@ METHOD = """\
 As stela.md, on machines of a lab: each has a share of a core for its operators and a link of 100 Mbit/s; Spark's JVMs
 are outside the limits. All machines together leave one core of the computer to Spark. Operators work: a loop for every
 row, calibrated at the start by the CPU time of the process to a tenth of a millisecond for each unit of load
-({calibration}). Those of experiments that end in `_waits` wait as long. Where operators work, sources give 25% more
+({calibration}). Those of experiments that end in `_waits` wait as long, on machines of a core each.
+Where operators work, sources give 25% more
 than all cores could do after the operation; in a scale-in 25% more than the fullest machine could do before it. In
 experiments with `_single` one operator is as slow as published and all others are four times as fast; where operators
 wait, sources give 25% more than that one could do with all new instances. Figures are medians of {rounds} rounds.
@@ -88,7 +89,7 @@ def size_line(experiment: Experiment) -> str:
     machines, cores = experiment.machines, experiment.cores
     grown = f"{machines * cores:.2f} cores become {(machines + 1) * cores:.2f}: {(machines + 1) / machines:.2f} times"
     if not experiment.works:
-        return f"Waits need no core, so that {grown} matters to nobody."
+        return "Waits need no core, so the cores of the machines do not matter."
     rows = carried(cores, LOAD * StandIns.seconds_per_load)
     return f"A machine carries {rows:.0f} rows/s of a load of {LOAD}. All machines together: {grown}."
 

@@ -30,6 +30,7 @@ MORE = 1.25
 FASTER = 4
 #: A machine of a lab has this many cores at most. All of them together leave one core of the computer to Spark.
 MOST_CORES = 0.25
+WAITING_CORES = 1.0
 #: The operator that stays as slow as published where it alone is to be the bottleneck.
 BOTTLENECKS = {
     "star": "center",
@@ -62,8 +63,8 @@ class Experiment:
 
     @property
     def cores(self) -> float:
-        """Of one machine of the lab."""
-        return machine_cores(self.machines + 1, os.cpu_count() or 2)
+        """Of one machine of the lab. What waits needs next to none, and its rows must not lack what there is."""
+        return machine_cores(self.machines + 1, os.cpu_count() or 2) if self.works else WAITING_CORES
 
 
 TOPOLOGIES = {
