@@ -69,7 +69,9 @@ Storm's default and least link load add no instance: they move those there are. 
 so moving gains nothing here. It gained little in the papers on linear and diamond, where executors were not short of
 cores (Stela, IV-B and IV-C). The ratio to Storm's default is what new instances give: (k + n) / k where one operator
 alone, with k instances, is the bottleneck and gets n new ones. In the published topologies as built here several
-operators tie for the bottleneck and share the new instances, so the ratio is lower. It is printed beside the papers'.
+operators tie for the bottleneck and share the new instances, so the ratio is lower. On the diamond one operator alone
+is the bottleneck; there sources that give only 25% more than it can do are the limit. The ratio is printed beside the
+papers'. Variants with one bottleneck are experiments on lab machines (stela_lab.py).
 """
 OURS_METHOD = """\
 `stela_capacity` is ours, the same rule on rates that are led through the graph with measured capacities
