@@ -15,7 +15,9 @@ from penstock.cli.main import penstock
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lab.md").read_text()
 #: Runs of lines that are indented: what is to be typed or written into a file.
-BLOCKS = [textwrap.dedent(found) for found in re.findall(r"(?:^(?: {4,}.*|)\n)+", PAGE, re.MULTILINE) if found.strip()]
+BLOCKS = [
+    textwrap.dedent(found).strip() for found in re.findall(r"(?:^(?: {4,}.*|)\n)+", PAGE, re.MULTILINE) if found.strip()
+]
 COMMANDS = sorted(
     {
         found.partition(">")[0].strip(" ;")
