@@ -119,6 +119,8 @@ def line_of(result: Result) -> str:
 def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> list[Bar]:
     faults = sum(len(result.campaign.faults) for result in results)
     left = [len(result.campaign.left) for result in results if result.campaign.left is not None]
+    is_lab = any(result.campaign.scenario.cluster == LAB for result in results)
+    what = "files, network namespaces, control groups and mounts" if is_lab else "files"
     return [
         Bar("faults: kills and other faults", faults, least, at_most=False),
         Bar("faults: seeds", len(results), LEAST_SEEDS if least == LEAST_FAULTS else 1, at_most=False),
@@ -129,7 +131,7 @@ def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> li
             0,
             at_most=True,
         ),
-        *([Bar("faults: files left", sum(left), 0, at_most=True)] if left else []),
+        *([Bar(f"faults: {what} left", sum(left), 0, at_most=True)] if left else []),
         Bar("faults: seeds of which files left were not looked for", len(results) - len(left), 0, at_most=True),
     ]
 

@@ -44,8 +44,6 @@ BY_CAPACITY = "stela_capacity"
 OF_ORACLE = {GAIN: 0.95, STELA: 0.9, BY_CAPACITY: 0.9}
 SCALE_IN, CONGESTED = "scale_in", "congested"
 ROUNDS = 3
-
-
 METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I, each machine a slot of its own executor
 ({machines} machines before). Operators wait instead of working (examples/*.py, written before these runs: a load of 10
@@ -209,8 +207,12 @@ class Page:
 
     @staticmethod
     def of(asked: str, strategies: str, rounds: int | None, topologies: Sequence[str]) -> Page:
-        """Raises ValueError where experiments of two pages are asked for."""
+        """Raises ValueError where an experiment is not known, or where experiments of two pages are asked for."""
         names = stela_lab.names_of(asked)
+        experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
+        if unknown := [name for name in names if name not in (*experiments, *stela_lab.NAMES)]:
+            known = ", ".join((*experiments, stela_lab.LAB, *stela_lab.NAMES))
+            raise ValueError(f"there is no experiment {', '.join(unknown)}; there are {known}")
         in_lab = [name in stela_lab.NAMES for name in names]
         if any(in_lab):
             if not all(in_lab):
@@ -218,7 +220,6 @@ class Page:
             stem = named("stela_lab", set(names) >= set(stela_lab.CAMPAIGN))
             chosen = strategies.split(",") if strategies else stela_lab.STRATEGIES
             return Page(stem, names, chosen, rounds or stela_lab.ROUNDS, is_lab=True)
-        experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
         names = names or experiments[: 1 if rounds == 1 else None]
         whole = set(names) >= set(experiments) and set(topologies) >= set(TOPOLOGIES) and (rounds or ROUNDS) >= ROUNDS
         chosen = strategies.split(",") if strategies else STRATEGIES

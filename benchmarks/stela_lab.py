@@ -32,12 +32,11 @@ METHOD = """\
 As stela.md, on machines of a lab: each has a share of a core for its operators and a link of 100 Mbit/s; Spark's JVMs
 are outside the limits. All machines together leave one core of the computer to Spark. Operators work: a loop for every
 row, calibrated at the start by the CPU time of the process to a tenth of a millisecond for each unit of load
-({calibration}). Those of experiments that end in `_waits` wait as long, on machines of a core each.
-Where operators work, sources give 25% more
-than all cores could do after the operation; in a scale-in 25% more than the fullest machine could do before it. In
-experiments with `_single` one operator is as slow as published and all others are four times as fast; where operators
-wait, sources give 25% more than that one could do with all new instances. Figures are medians of {rounds} rounds.
-Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s does not count; {window:g} s are
+({calibration}). Those of experiments that end in `_waits` wait as long, on machines of a core each. Where operators
+work, sources give 25% more than all cores could do after the operation; in a scale-in 25% more than the fullest machine
+could do before it. In experiments with `_single` one operator is as slow as published and all others are four times as
+fast; where operators wait, sources give 25% more than that one could do with all new instances. Figures are medians of
+rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s does not count; {window:g} s are
 measured before and after. "Predicted" and "best" are those of a model that knows instances and no cores.
 
 One operator alone with k instances can do (k + n) / k of what it did with n new ones, if each instance gets the core

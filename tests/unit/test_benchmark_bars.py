@@ -221,7 +221,7 @@ def test_so_many_kills_over_these_seeds(monkeypatch: pytest.MonkeyPatch) -> None
         return faults.Result(seed, 1.0, campaign, "")
 
     monkeypatch.setattr(faults, "run", run)
-    monkeypatch.setattr(faults, "skipped", dict)
+    monkeypatch.setattr(faults, "skipped", lambda cluster: {})
     monkeypatch.setattr(faults, "by_kind", lambda found: [])
     monkeypatch.setattr(faults, "write_results", lambda name, lines, bars, on: written.append((name, bars)))
     monkeypatch.setattr(faults.signal, "signal", lambda *_: None)

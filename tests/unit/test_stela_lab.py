@@ -225,6 +225,8 @@ def test_lab_stands_for_the_campaign_and_has_a_page_of_its_own() -> None:
     )
     with pytest.raises(ValueError, match="a page of their own"):
         stela.Page.of("lab_star,star", "", 1, list(TOPOLOGIES))
+    with pytest.raises(ValueError, match="there is no experiment lab_stra; there are star,"):
+        stela.Page.of("lab_stra", "", 1, list(TOPOLOGIES))
 
 
 def test_without_the_lab_everything_is_as_it_was() -> None:
