@@ -213,9 +213,9 @@ def test_so_many_kills_over_these_seeds(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[tuple[int, int]] = []
     written: list[tuple[str, list[Bar]]] = []
 
-    def run(seed: int, kills: int, without: object) -> faults.Result:
+    def run(seed: int, kills: int, without: object, cluster: str) -> faults.Result:
         asked.append((seed, kills))
-        scenario = SimpleNamespace(shape="counted", catalog="sqlite", kinds=["kill"] * kills)
+        scenario = SimpleNamespace(shape="counted", catalog="sqlite", kinds=["kill"] * kills, cluster=cluster)
         fault = SimpleNamespace(kind="kill", in_change=False, back=1.0)
         campaign = SimpleNamespace(faults=[fault] * kills, left=[], scenario=scenario, outcomes=Counter(), emitted={})
         return faults.Result(seed, 1.0, campaign, "")
