@@ -77,8 +77,9 @@ def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_c
     assert work.rows_from == {"link": 6, "own": 4, "kept": 10}
     assert work.bytes_from == {"link": 48, "own": 32, "kept": 80}
     older = bundle("a/0", rows_by_channel={"rows.out": 10})
-    for unknown in (older, bundle("a/0", by_spark_sql=True)):
-        [work] = sample_of(report(bundle("a/0", **over), unknown), DriverKnowledge()).slots
+    known = DriverKnowledge(executors={"7": "a/0"})
+    for unknown in (older, bundle("a/0", by_spark_sql=True, executor="7")):
+        [work] = sample_of(report(bundle("a/0", **over), unknown), known).slots
         assert (work.rows_from, work.bytes_from) == (None, None)
 
 
