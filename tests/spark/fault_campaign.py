@@ -102,6 +102,8 @@ class Campaign:
                 self._strike(kind)
             self.await_output(time.monotonic() + 5)
             assert self.driver is not None
+            if self.lab is not None:
+                self.lab.notice(self.mine())
             self.emitted = self.driver.end(WAIT)
         finally:
             self._end()

@@ -65,16 +65,18 @@ class OwnLab:
         if network is None or network == network_of(os.getpid()):
             raise psutil.NoSuchProcess(worker.pid)
         self._networks.add(network)
-        began, killed = time.time(), 0
-        deadline = time.monotonic() + KILL_SECONDS
-        while members := [pid for pid in inside(network, spared) if _started_before(pid, began)]:
-            for pid in members:
+        killed: set[int] = set()
+        for _ in range(2):  # a process may just have started another one
+            for process in inside(network, spared):
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            killed = max(killed, len(members))
-            assert time.monotonic() < deadline, f"processes of a machine cannot be killed: {members}"
+                    os.kill(process, signal.SIGKILL)
+                    killed.add(process)
+        deadline = time.monotonic() + KILL_SECONDS
+        # Those that come later are Penstock's answer: it starts the worker again.
+        while left := killed & set(inside(network, spared)):
+            assert time.monotonic() < deadline, f"processes of a machine cannot be killed: {left}"
             time.sleep(0.02)
-        return killed
+        return len(killed)
 
     def cut(self, worker: psutil.Process, master: psutil.Process, while_down: Callable[[], None]) -> None:
         """Take the link of a worker's machine down at the switch, which is the master's network, and up again."""
@@ -159,11 +161,3 @@ def _link(network: int, port: str, state: str, may_be_gone: bool = False) -> Non
     # A change may have removed the machine meanwhile, and its link with it.
     gone = may_be_gone and "Cannot find device" in done.stderr
     assert done.returncode == 0 or gone, f"the link {port} cannot be set {state}: {done.stderr}"
-
-
-def _started_before(process: int, moment: float) -> bool:
-    try:
-        one = psutil.Process(process)
-        return one.status() != psutil.STATUS_ZOMBIE and one.create_time() <= moment
-    except psutil.Error:
-        return False
