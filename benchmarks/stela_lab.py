@@ -36,8 +36,9 @@ row, calibrated at the start by the CPU time of the process to a tenth of a mill
 work, sources give 25% more than all cores could do after the operation; in a scale-in 25% more than the fullest machine
 could do before it. In experiments with `_single` one operator is as slow as published and all others are four times as
 fast; where operators wait, sources give 25% more than that one could do with all new instances. Figures are medians of
-rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s does not count; {window:g} s are
-measured before and after. "Predicted" and "best" are those of a model that knows instances and no cores.
+rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s
+does not count; {window:g} s are measured before and after. "Predicted" and "best" are those of a model that knows
+instances and no cores.
 
 One operator alone with k instances can do (k + n) / k of what it did with n new ones, if each instance gets the core
 time that it needs. Where the cores of its machines are used up, one machine more gives it no more than its cores:
