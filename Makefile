@@ -46,10 +46,11 @@ bench-live: $(TOOLS)
 
 # Kills and other faults under load and in the middle of changes: three seeds with 34 faults each, about 15 minutes a seed
 # (ROUNDS=1 is one seed with 24 faults). Prints its seeds: SEED=7 repeats from there, SEEDS=7,9 those; KILLS=10 is fewer
-# faults a seed.
+# faults a seed. CLUSTER=lab: one seed of 20 faults on machines that are apart, where whole machines are killed and links
+# are down for 20 s; about half an hour, as root.
 faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED} $${SEEDS:+--seeds $$SEEDS} \
-	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS}
+	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS} $${CLUSTER:+--cluster $$CLUSTER}
 
 # The controller on a fluid cluster in virtual time: days of load in seconds, a table of what held (ONLY=step-up,noise:
 # those; PLOTS=folder: a plot of each; TRACE=1: what happened in each). `make test` runs the same scenarios.
@@ -81,9 +82,12 @@ bench-monitoring: $(TOOLS)
 # Stela's scale-out on the papers' topologies, beside the baselines, and scale-in; about 20 minutes an experiment, seven
 # of them, three rounds each (ONLY=star,scale_in; ROUNDS=1: star, eight minutes, or those that ONLY names). The eighth,
 # ONLY=congested, scales nothing: how much of its time a congested instance works, two minutes a topology and round.
+# As root, on lab machines, with a page of their own: ONLY=lab_star (operators that work), lab_star_single (one bottleneck
+# alone), lab_star_single_waits, lab_scale_in; about ten minutes each and round. ONLY=lab is all 19, one round, more than
+# three hours; KEEP=folder keeps what was measured, so that it goes on after a cut.
 bench-stela: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${ROUNDS:+--rounds $$ROUNDS} \
-	  $${ONLY:+--experiments $$ONLY}
+	  $${ONLY:+--experiments $$ONLY} $${KEEP:+--keep $$KEEP}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
 # two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,batch,growth; ROUNDS=1: the first five, with the

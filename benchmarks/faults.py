@@ -1,7 +1,7 @@
 """The fault campaign: `make faults`. A running, changing topology is struck by faults; it is verified that nothing was
 lost, doubled or out of order, and reported how long the stream took to be back, by kind of fault.
 
-    python benchmarks/faults.py [--seeds 1,2,3] [--seed N] [--rounds 3] [--faults 34]
+    python benchmarks/faults.py [--seeds 1,2,3] [--seed N] [--rounds 3] [--faults 34] [--cluster lab]
 
 The seeds are printed: the same seed gives the same topology, database, and faults and changes in the same order, not at
 the same moments (tests/spark/fault_scenarios.py).
@@ -27,13 +27,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from fault_campaign import Campaign
-from fault_kinds import KINDS, by_kind
+from fault_kinds import KINDS_ON, LAB, STANDALONE, by_kind
+from fault_lab import OwnLab
 from fault_scenarios import scenario_of, skipped
 
 RATE = 500.0
 LEAST_FAULTS, LEAST_SEEDS = 100, 3
 #: By seed; of a look fewer, which take a quarter of an hour at most.
 FAULTS, FEW_FAULTS = 34, 24
+#: On lab machines: one seed, about half an hour.
+LAB_FAULTS = 20
+LAB_METHOD = """\
+A topology on a lab of two machines (docs/lab.md), each with half a core for its operators and a link of 100 Mbit/s, at
+{rate:g} rows/s, is changed all the time by chance: instances, tasks, machines in and out. The seed says which topology
+and the faults, half of them in the middle of a change. A machine that is killed loses every process of its network
+namespace at once: the worker with its guard, executors, Python workers, the segment server. A link is taken down at the
+switch for 20 s. "Back" is the time from the end of the fault to the first window of 5 s whose throughput at the sink is
+at least 90% of that of the 5 s before the fault. In the end it is looked for files, network namespaces, control groups
+and mounts that are left.
+"""
 METHOD = """\
 A topology on a standalone cluster of two machines, at {rate:g} rows/s, is changed all the time by chance: instances,
 tasks, machines in and out. The seed says which topology (counted: a map and a keyed operator; ordered: dead letters,
@@ -59,13 +71,13 @@ class Result:
     problem: str
 
 
-def run(seed: int, faults: int, without: Sequence[str]) -> Result:
+def run(seed: int, faults: int, without: Sequence[str], cluster: str = STANDALONE) -> Result:
     began = time.monotonic()
 
     def tell(text: str) -> None:
         print(f"{time.monotonic() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
 
-    scenario = scenario_of(seed, faults, without)
+    scenario = scenario_of(seed, faults, without, cluster)
     tell(f"seed {seed}: topology {scenario.shape}, catalog in {scenario.catalog}")
     folder = Path(tempfile.mkdtemp(prefix="penstock-faults-"))
     campaign = Campaign(folder, seed, RATE, scenario, tell=tell)
@@ -107,6 +119,8 @@ def line_of(result: Result) -> str:
 def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> list[Bar]:
     faults = sum(len(result.campaign.faults) for result in results)
     left = [len(result.campaign.left) for result in results if result.campaign.left is not None]
+    is_lab = any(result.campaign.scenario.cluster == LAB for result in results)
+    what = "files, network namespaces, control groups and mounts" if is_lab else "files"
     return [
         Bar("faults: kills and other faults", faults, least, at_most=False),
         Bar("faults: seeds", len(results), LEAST_SEEDS if least == LEAST_FAULTS else 1, at_most=False),
@@ -117,7 +131,7 @@ def bars_of(results: Sequence[Result], without: Sequence[str], least: int) -> li
             0,
             at_most=True,
         ),
-        *([Bar("faults: files left", sum(left), 0, at_most=True)] if left else []),
+        *([Bar(f"faults: {what} left", sum(left), 0, at_most=True)] if left else []),
         Bar("faults: seeds of which files left were not looked for", len(results) - len(left), 0, at_most=True),
     ]
 
@@ -126,19 +140,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="", help="such as 1,2,3")
     parser.add_argument("--seed", type=int, default=None, help="the first one, which others follow")
-    parser.add_argument("--rounds", type=int, default=LEAST_SEEDS, help="how many seeds")
-    parser.add_argument("--faults", type=int, default=None, help="by seed; 34, of fewer than three seeds 24")
+    parser.add_argument("--rounds", type=int, default=None, help="how many seeds: 3, on a lab 1")
+    parser.add_argument(
+        "--faults", type=int, default=None, help="by seed; 34, of fewer than three seeds 24, on a lab 20"
+    )
+    parser.add_argument("--cluster", choices=list(KINDS_ON), default=STANDALONE)
     options = parser.parse_args()
+    is_lab = options.cluster == LAB
+    if is_lab and (why := OwnLab.lacking()):
+        parser.error(why)
+    rounds = options.rounds or (1 if is_lab else LEAST_SEEDS)
     first = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    seeds = [int(seed) for seed in options.seeds.split(",") if seed] or [first + i for i in range(options.rounds)]
-    faults = options.faults or (FAULTS if len(seeds) >= LEAST_SEEDS else FEW_FAULTS)
+    seeds = [int(seed) for seed in options.seeds.split(",") if seed] or [first + i for i in range(rounds)]
+    faults = options.faults or (LAB_FAULTS if is_lab else FAULTS if len(seeds) >= LEAST_SEEDS else FEW_FAULTS)
     print(f"seeds {','.join(map(str, seeds))}", flush=True)
     # What a campaign has mounted and started goes with it, also when it is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    without = skipped()
-    results = [run(seed, faults, list(without)) for seed in seeds]
+    without = skipped(options.cluster)
+    results = [run(seed, faults, list(without), options.cluster) for seed in seeds]
     lines = [
-        METHOD.format(rate=RATE),
+        (LAB_METHOD if is_lab else METHOD).format(rate=RATE),
         "| seed | topology | catalog | faults | rows | s | changes | verdict |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *map(line_of, results),
@@ -148,14 +169,16 @@ def main() -> int:
         *by_kind([fault for result in results for fault in result.campaign.faults]),
         "",
         *(f"Skipped: {kind}: {why}." for kind, why in without.items()),
-        f"{len(KINDS) - len(without)} kinds of fault. Processes left would have been a wrong verdict.",
+        f"{len(KINDS_ON[options.cluster]) - len(without)} kinds of fault. Processes left would have been a wrong "
+        "verdict.",
         "",
     ]
     print("\n".join(lines))
     # A shorter look has its own bar, and says so.
-    whole = len(seeds) >= LEAST_SEEDS and faults * len(seeds) >= LEAST_FAULTS
-    bars = bars_of(results, list(without), LEAST_FAULTS if whole else faults * len(seeds))
-    write_results(named("faults", whole), lines, bars, machine())
+    least = LAB_FAULTS if is_lab else LEAST_FAULTS
+    whole = len(seeds) >= (1 if is_lab else LEAST_SEEDS) and faults * len(seeds) >= least
+    bars = bars_of(results, list(without), least if whole else faults * len(seeds))
+    write_results(named("faults_lab" if is_lab else "faults", whole), lines, bars, machine())
     return finish(bars)
 
 

@@ -7,7 +7,8 @@ scaled, and it is measured how much of its time a congested instance works, on a
 
     python benchmarks/stela.py [--experiments star,linear,scale_in,congested] [--rounds 3] [--quick]
 
-Every operation has a run of its own, from the same placement, with nothing waiting.
+Every operation has a run of its own, from the same placement, with nothing waiting. The experiments on lab machines
+(`--experiments lab`, or lab_star and so on: stela_topologies.py) have a page of their own (stela_lab.py).
 """
 
 from __future__ import annotations
@@ -15,46 +16,27 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import runpy
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import stela_congested
+import stela_lab
 from results import Bar, finish, machine, named, write_results
-from stela_oracle import ORACLE, oracle
-from stela_runs import (
-    INTERVAL_FOR_EACH,
-    LEAST_INTERVAL,
-    SETTINGS,
-    WARM_UP,
-    Decide,
-    Result,
-    Times,
-    first_machines,
-    measured_of,
-    one_operation,
-    warm_up,
-)
+from stela_operations import GONE, MACHINES_IN, PAGE_LOAD_IN, Say, scale_in, scale_in_definition, scale_out
+from stela_oracle import ORACLE
+from stela_runs import INTERVAL_FOR_EACH, LEAST_INTERVAL, WARM_UP, Result, Times, measured_of
 from stela_tables import at_zero, middle, oracle_bars, plot, prediction_bars, table
+from stela_topologies import EXAMPLES, LAB_TOPOLOGIES, TOPOLOGIES, experiment_built, topology_of
+from stela_work import Calibration, calibrate
 
-from penstock import Topology
 from penstock.autoscaler.throughput_change import ThroughputPoint
-from penstock.cluster.model import Cluster, Placement
-from penstock.cluster.standalone import StandaloneCluster
-from penstock.engine.spark.host import SparkHost
 from penstock.errors import PenstockError
-from penstock.sources import RateSource
-from penstock.strategies import registry
-from penstock.strategies.mapping.round_robin import round_robin
-from penstock.strategies.stela.scale_out import instances_a_machine
-from penstock.topology.definition import Source, TopologyDefinition
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 GAIN, STELA, STORM, LINK, _ = STRATEGIES = ("gain", "stela", "storm", "least_link_load", ORACLE)
 #: Measured only if it is asked for.
 BY_CAPACITY = "stela_capacity"
@@ -62,24 +44,6 @@ BY_CAPACITY = "stela_capacity"
 OF_ORACLE = {GAIN: 0.95, STELA: 0.9, BY_CAPACITY: 0.9}
 SCALE_IN, CONGESTED = "scale_in", "congested"
 ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Machines before, as in table I, and what the paper says of Stela over Storm's default."""
-
-    machines: int
-    paper: float
-
-
-TOPOLOGIES = {
-    "star": Setting(4, 1.65),
-    "linear": Setting(6, 1.45),
-    "diamond": Setting(6, 2.20),
-    "page_load": Setting(7, 1.80),
-    "processing": Setting(8, 1.80),
-    "network_monitoring": Setting(8, 1.21),
-}
 METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I, each machine a slot of its own executor
 ({machines} machines before). Operators wait instead of working (examples/*.py, written before these runs: a load of 10
@@ -103,69 +67,16 @@ Storm's default and least link load add no instance: they move those there are. 
 so moving gains nothing here. It gained little in the papers on linear and diamond, where executors were not short of
 cores (Stela, IV-B and IV-C). The ratio to Storm's default is what new instances give: (k + n) / k where one operator
 alone, with k instances, is the bottleneck and gets n new ones. In the published topologies as built here several
-operators tie for the bottleneck and share the new instances, so the ratio is lower. It is printed beside the papers'.
+operators tie for the bottleneck and share the new instances, so the ratio is lower. On the diamond one operator alone
+is the bottleneck; there sources that give only 25% more than it can do are the limit. The ratio is printed beside the
+papers'. Variants with one bottleneck are experiments on lab machines (stela_lab.py).
 """
 OURS_METHOD = """\
 `stela_capacity` is ours, the same rule on rates that are led through the graph with measured capacities
 (docs/design/0008).
 """
-Say = Callable[[str], None]
-
-
-def topology_of(name: str) -> TopologyDefinition:
-    found = runpy.run_path(str(EXAMPLES / f"{name}.py"))["topology"]
-    assert isinstance(found, Topology)
-    return found.definition()
-
-
-def on_machines(
-    name: str, machines: int, threads: int, folder: Path, work: Callable[[SparkHost], list[tuple[str, Result]]]
-) -> list[tuple[str, Result]]:
-    provider = StandaloneCluster(machines, 1, 1, threads, folder / "cluster", executor_memory_mb=512)
-    with SparkHost(name, provider, SETTINGS, folder / "logs", [str(EXAMPLES)]) as host:
-        return work(host)
-
-
-def tell(say: Say, name: str, found: Result) -> None:
-    what = f"new: {', '.join(found.new)}" if found.new else f"gone: {', '.join(found.removed) or 'nothing'}"
-    say(
-        f"{name}: {found.measured.before:,.0f} -> {found.measured.after:,.0f} rows/s, "
-        f"predicted {found.predicted:,.0f}, best {found.best:,.0f}, duty {found.duty:.2f}, "
-        f"in {found.seconds:.1f} s; {what}"
-    )
-
 
 # One machine more
-
-
-def scale_out(
-    name: str, strategies: Sequence[str], rounds: int, window: float, folder: Path, say: Say
-) -> list[tuple[str, Result]]:
-    setting, definition = TOPOLOGIES[name], topology_of(name)
-    times = Times.of(definition, window)
-
-    def work(host: SparkHost) -> list[tuple[str, Result]]:
-        before = first_machines(host.cluster, setting.machines)
-        new = host.cluster.machines[setting.machines :]
-        initial = round_robin(definition, before)
-        wanted = instances_a_machine(initial, before)
-
-        def by(chosen: str) -> Decide:
-            rule = oracle if chosen == ORACLE else registry.STRATEGIES[chosen].scale_out
-            return lambda load, placement, rules: rule(load, placement, before, new, rules)
-
-        everywhere = round_robin(definition, host.cluster)
-        warm_up(definition, host, everywhere, times)
-        found = []
-        for index in range(rounds):
-            turn = index % len(strategies)
-            for chosen in (*strategies[turn:], *strategies[:turn]):
-                one = one_operation(definition, host, initial, by(chosen), times, wanted, corrects=chosen == GAIN)
-                found.append((chosen, one))
-                tell(say, *found[-1])
-        return found
-
-    return on_machines(name, setting.machines + 1, len(definition.operators), folder, work)
 
 
 def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
@@ -203,8 +114,6 @@ def out_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> l
 
 # Four of eight machines go
 
-PAGE_LOAD_IN = 15
-MACHINES_IN, GONE = 8, 4
 SCALE_IN_METHOD = """\
 PageLoad with {instances} instances of each operator on {machines} machines, each of which holds one operator or two, as
 the paper has it; {gone} machines go. Stela chooses by ETPSum; "random" draws the machines (seeds 1 and 2) and deals
@@ -213,59 +122,6 @@ what the fluid model says for all of them. In the paper the random groups lost 8
 nearly none: there instances shared the cores that were left, and queues that had grown while Storm stood still were
 counted. Here waits share nothing and nothing stands still, so where an instance runs does not change what it gives.
 """
-
-
-def occupied_by_few(definition: TopologyDefinition, cluster: Cluster) -> Placement:
-    """Every machine holds instances of one operator or two: operators one after the other, machines filled in turn."""
-    total = sum(operator.instances for operator in definition.operators)
-    share = -(-total // len(cluster.slots))
-    placed: dict[str, dict[Any, int]] = {}
-    number = 0
-    for operator in definition.operators:
-        for _ in range(operator.instances):
-            slot = cluster.slots[number // share]
-            mine = placed.setdefault(operator.name, {})
-            mine[slot] = mine.get(slot, 0) + 1
-            number += 1
-    return Placement(placed, {})
-
-
-def scale_in(rounds: int, window: float, folder: Path, say: Say) -> list[tuple[str, Result]]:
-    declared = topology_of("page_load")
-    factor = PAGE_LOAD_IN / declared.operators[0].instances
-    operators = [replace(operator, instances=PAGE_LOAD_IN) for operator in declared.operators]
-    definition = replace(declared, operators=tuple(_faster(one, factor) for one in operators))
-    times = Times.of(definition, window)
-
-    def work(host: SparkHost) -> list[tuple[str, Result]]:
-        cluster = host.cluster
-        initial = occupied_by_few(definition, cluster)
-
-        def by(chosen: str, seed: int) -> Decide:
-            return lambda load, placement, rules: registry.STRATEGIES[chosen].scale_in(
-                load, placement, cluster, GONE, replace(rules, seed=seed)
-            )
-
-        ways = {STELA: by(STELA, 0), "random group 1": by(STORM, 1), "random group 2": by(STORM, 2)}
-        warm_up(definition, host, initial, times)
-        found = []
-        for index in range(rounds):
-            names = [*ways][index % 3 :] + [*ways][: index % 3]
-            for chosen in names:
-                found.append((chosen, one_operation(definition, host, initial, ways[chosen], times, 0)))
-                tell(say, *found[-1])
-        return found
-
-    return on_machines(SCALE_IN, MACHINES_IN, len(definition.operators), folder, work)
-
-
-def _faster(operator: Any, factor: float) -> Any:
-    """As much more from a source as there are more instances behind it."""
-    if not isinstance(operator, Source) or not isinstance(operator.spec, RateSource):
-        return operator
-    schedule = operator.spec.schedule
-    steps = tuple(replace(step, rate=step.rate * type(step.rate)(factor)) for step in schedule.steps)
-    return replace(operator, spec=replace(operator.spec, schedule=replace(schedule, steps=steps)))
 
 
 def in_table(results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
@@ -336,20 +192,62 @@ def _result(fields: dict[str, Any], times: Times) -> Result:
     )
 
 
+# All of it
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is measured in one go, and the page of results that it becomes."""
+
+    stem: str
+    names: Sequence[str]
+    strategies: Sequence[str]
+    rounds: int
+    is_lab: bool
+
+    @staticmethod
+    def of(asked: str, strategies: str, rounds: int | None, topologies: Sequence[str]) -> Page:
+        """Raises ValueError where an experiment is not known, or where experiments of two pages are asked for."""
+        names = stela_lab.names_of(asked)
+        experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
+        if unknown := [name for name in names if name not in (*experiments, *stela_lab.NAMES)]:
+            known = ", ".join((*experiments, stela_lab.LAB, *stela_lab.NAMES))
+            raise ValueError(f"there is no experiment {', '.join(unknown)}; there are {known}")
+        in_lab = [name in stela_lab.NAMES for name in names]
+        if any(in_lab):
+            if not all(in_lab):
+                raise ValueError("experiments on lab machines have a page of their own: name no others beside them")
+            stem = named("stela_lab", set(names) >= set(stela_lab.CAMPAIGN))
+            chosen = strategies.split(",") if strategies else stela_lab.STRATEGIES
+            return Page(stem, names, chosen, rounds or stela_lab.ROUNDS, is_lab=True)
+        names = names or experiments[: 1 if rounds == 1 else None]
+        whole = set(names) >= set(experiments) and set(topologies) >= set(TOPOLOGIES) and (rounds or ROUNDS) >= ROUNDS
+        chosen = strategies.split(",") if strategies else STRATEGIES
+        return Page(named("stela", whole), names, chosen, rounds or ROUNDS, is_lab=False)
+
+
+def method(page: Page, calibration: Calibration | None, window: float) -> str:
+    figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
+    if page.is_lab:
+        return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, **figures)
+    sizes = ", ".join(f"{name} {one.machines}" for name, one in TOPOLOGIES.items())
+    return METHOD.format(machines=sizes, ours=OURS_METHOD if BY_CAPACITY in page.strategies else "", **figures)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--experiments", default="", help="all of them, of a look with --rounds 1 the first")
-    parser.add_argument("--strategies", default=",".join(STRATEGIES))
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--strategies", default="", help=f"{','.join(STRATEGIES)}, or those of the lab")
+    parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="of the experiment congested")
     parser.add_argument("--quick", action="store_true", help="short times, and not written to results")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
     options = parser.parse_args()
-    experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
-    names = [one for one in options.experiments.split(",") if one] or experiments[: 1 if options.rounds == 1 else None]
-    everything = set(names) >= set(experiments) and set(options.topologies.split(",")) >= set(TOPOLOGIES)
-    stem = named("stela", options.rounds >= ROUNDS and everything)
     topologies = options.topologies.split(",")
+    try:
+        page = Page.of(options.experiments, options.strategies, options.rounds, topologies)
+    except ValueError as problem:
+        parser.error(str(problem))
     window = 10.0 if options.quick else 20.0
     began = time.monotonic()
     lines: list[str] = []
@@ -360,43 +258,79 @@ def main() -> int:
         print(text, flush=True)
         lines.append(text)
 
-    sizes = ", ".join(f"{name} {setting.machines}" for name, setting in TOPOLOGIES.items())
-    strategies = options.strategies.split(",")
-    figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
-    say(METHOD.format(machines=sizes, ours=OURS_METHOD if BY_CAPACITY in strategies else "", **figures))
-    if stem != "stela":
-        say(f"A look: {options.rounds} rounds of {', '.join(names)}.\n")
+    calibration = calibrate() if page.is_lab else None
+    say(method(page, calibration, window))
+    if page.stem.endswith("-look"):
+        say(f"A look: {page.rounds} rounds of {', '.join(page.names)}.\n")
     with tempfile.TemporaryDirectory(prefix="penstock-stela-", ignore_cleanup_errors=True) as temporary:
-        for name in names:
+        for name in page.names:
 
             def tell_of(text: str, name: str = name) -> None:
                 print(f"{time.monotonic() - began:6.0f} s  {name}: {text}", file=sys.stderr, flush=True)
 
+            folder = Path(temporary) / name
             if name == CONGESTED:
-                folder = Path(temporary) / name
-                bars += stela_congested.report(congested(options.rounds, window, folder, tell_of, topologies), say)
+                bars += stela_congested.report(congested(page.rounds, window, folder, tell_of, topologies), say)
                 continue
-
-            def make(name: str = name, tell_of: Say = tell_of) -> list[tuple[str, Result]]:
-                folder = Path(temporary) / name
-                if name == SCALE_IN:
-                    return scale_in(options.rounds, window, folder, tell_of)
-                return scale_out(name, strategies, options.rounds, window, folder, tell_of)
-
-            file = (options.keep or Path(temporary)) / f"{name}.json"
-            definition = topology_of("page_load" if name == SCALE_IN else name)
-            results = by_strategy(kept(file, Times.of(definition, window), make))
-            if name != SCALE_IN:
-                results = {chosen: found for chosen, found in results.items() if chosen in strategies}
+            measured = _Measured(name, page, calibration, window, folder, options.keep or Path(temporary))
+            try:
+                results = measured.results(tell_of)
+            except (PenstockError, RuntimeError) as problem:  # its bar is missed, and the others are measured
+                tell_of(f"failed: {problem}")
+                bars.append(Bar.of(f"{name}: operations that were measured", [], 1, at_most=False))
+                continue
             operations += [one for found in results.values() for one in found]
-            title = "four machines of eight go" if name == SCALE_IN else f"{name}: one machine more"
-            plot(f"{stem}_{name}", title, results)
-            bars += in_table(results, say) if name == SCALE_IN else out_table(name, results, say)
-            say(f"\n![throughput]({stem}_{name}.png)\n")
-    bars += prediction_bars(operations, say)
+            plot(f"{page.stem}_{name}", measured.title, results)
+            bars += measured.report(results, say)
+            say(f"\n![throughput]({page.stem}_{name}.png)\n")
+    # The model of what is predicted knows instances, and no cores.
+    bars += [] if page.is_lab else prediction_bars(operations, say)
     if not options.quick:
-        write_results(stem, lines, bars, machine())
+        write_results(page.stem, lines, bars, machine())
     return finish(bars)
+
+
+class _Measured:
+    """One experiment: what is run for it, and what is told of it."""
+
+    def __init__(
+        self, name: str, page: Page, calibration: Calibration | None, window: float, folder: Path, keep: Path
+    ) -> None:
+        self.name = name
+        self.page = page
+        self.window = window
+        self.folder = folder
+        self.keep = keep
+        self.experiment = (TOPOLOGIES | LAB_TOPOLOGIES).get(name)
+        if self.experiment is None:
+            works = name == stela_lab.SCALE_IN
+            self.definition = scale_in_definition(calibration if works else None)
+        else:
+            self.definition = experiment_built(self.experiment, calibration).definition
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {'four machines of eight go' if self.experiment is None else 'one machine more'}"
+
+    def results(self, say: Say) -> dict[str, list[Result]]:
+        def make() -> list[tuple[str, Result]]:
+            page, one, window, folder = self.page, self.experiment, self.window, self.folder
+            if one is None:
+                return scale_in(self.definition, page.is_lab, page.rounds, window, folder, say)
+            return scale_out(one, self.definition, page.strategies, page.rounds, window, folder, say)
+
+        found = kept(self.keep / f"{self.name}.json", Times.of(self.definition, self.window), make)
+        results = by_strategy(found)
+        if self.experiment is None:
+            return results
+        return {chosen: one for chosen, one in results.items() if chosen in self.page.strategies}
+
+    def report(self, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
+        if self.experiment is None:
+            return stela_lab.in_table(self.name, results, say) if self.page.is_lab else in_table(results, say)
+        if self.page.is_lab:
+            return stela_lab.out_table(self.name, self.experiment, self.definition, results, say)
+        return out_table(self.name, results, say)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.cluster.readings import MachineUse
 from penstock.monitor import statistics_tables as tables
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog, KeptDecision
@@ -154,6 +155,58 @@ def test_history_of_slots_and_of_streams(store: StatisticsStore) -> None:
         ("read->split", [10], [None]),
     ]
     assert streams[1].values["backlog_age"] == [2.0]
+
+
+def used(store: StatisticsStore, since: float, seconds: float = 10.0, cpu: float = 0.2, name: str = "a") -> None:
+    use = MachineUse(
+        seconds=seconds,
+        cpu_cores=cpu,
+        throttled=0.5,
+        memory_bytes=300 << 20,
+        received_per_second=1e6,
+        sent_per_second=5e6,
+        cores=0.25,
+        memory_limit=600 << 20,
+        link_bytes_per_second=12.5e6,
+    )
+    store.write_machines([(name, since, use)])
+
+
+def test_history_of_machines(store: StatisticsStore) -> None:
+    fill(store, 10)
+    for index, cpu in enumerate((0.2, 0.1)):
+        used(store, T0 + 10 + 10 * index, cpu=cpu)
+    used(store, T0 + 10, name="b")
+    shares = ("machine_cpu", "machine_memory", "machine_link", "machine_throttled")
+    a, b = ask(store, *shares, "machine_cpu_seconds", "rows", by="machine")
+    assert (a.key.by, a.as_json()["machine"], a.as_json()["operator"], a.as_json()["slot"]) == (
+        "machine",
+        "a",
+        None,
+        None,
+    )
+    assert a.times == [T0 + 10, T0 + 20]
+    assert a.values["machine_cpu"] == pytest.approx([0.8, 0.4])
+    assert a.values["machine_cpu_seconds"] == pytest.approx([2.0, 1.0])
+    assert [b.values[name] for name in shares] == [pytest.approx([one]) for one in (0.8, 0.5, 0.4, 0.5)]
+    assert b.values["rows"] == [None]
+    # Operators and slots are asked for as before, and have no figures of machines.
+    assert [one.values["machine_cpu"] for one in ask(store, "machine_cpu", operator="split")] == [[None]]
+
+
+def test_figures_of_machines_are_rolled_up_and_none_of_them_is_missed(store: StatisticsStore) -> None:
+    counts = Counts(10, 20, T0, unwritten=1000)
+    for index in range(24):
+        # A machine was read last a moment before the end of the interval that was written then.
+        used(store, max(T0, T0 + 10 * index - 0.5), cpu=0.25 if index % 2 else 0.0)
+        counts.see("split", Levels(T0 + 10 * index + 1))
+        store.write(counts.unwritten(T0 + 10 * index + 10), DEFINITION, PLACEMENT)
+        store.keep_house(T0 + 10 * index + 10)
+    [minutes] = ask(store, "machine_cpu", "machine_throttled_seconds", by="machine", until=T0 + 240, points=5)
+    assert len(minutes.times) <= 5
+    assert sum(minutes.seconds) == 240
+    assert sum(minutes.values["machine_throttled_seconds"]) == pytest.approx(120)
+    assert minutes.values["machine_cpu"][1:3] == pytest.approx([0.5, 0.5])
 
 
 def test_a_slot_that_is_placed_and_idle_did_nothing(store: StatisticsStore) -> None:

@@ -158,7 +158,8 @@ class FakeSteering:
     def history(self, request: HistoryRequest) -> Json:
         HistoryQuery(tuple(request.metrics), request.since, request.since + 1)
         values = {name: [1.0, None, 4.0] for name in request.metrics}
-        series = {"operator": "split", "slot": None, "stream": None, "times": [0, 10, 20], "values": values}
+        names = {"operator": "split", "slot": None, "stream": None, "machine": None}
+        series = {**names, "times": [0, 10, 20], "values": values}
         return {"since": request.since, "until": request.since + 30, "by": request.by, "series": [series]}
 
     def events(self, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Json:

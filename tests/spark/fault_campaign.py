@@ -1,7 +1,8 @@
 """A fault campaign: a topology under load that is changed all the time, while faults come by chance (fault_kinds.py).
 
 Everything is the campaign's own: disk, database, clock, temporary folder, processes. In the end nothing may be lost,
-doubled or out of order (fault_topologies.py), and no process and no file may be left.
+doubled or out of order (fault_topologies.py), and no process and no file may be left; of a lab (fault_lab.py) also no
+network namespace, no control group and no mount.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 from fault_driver_process import DriverProcess
-from fault_kinds import KINDS, Fault
+from fault_kinds import KINDS_ON, LAB, STANDALONE, Fault
+from fault_lab import OwnLab
 from fault_surroundings import OwnClock, OwnPostgresql, SmallDisk
 from fault_topologies import check
 
@@ -41,6 +43,8 @@ class Scenario:
     shape: str
     catalog: str
     kinds: Sequence[str]
+    #: The kind of the cluster: "standalone" or "lab".
+    cluster: str = STANDALONE
 
 
 @dataclass
@@ -66,9 +70,13 @@ class Campaign:
         self.mark = uuid.uuid4().hex
         self.starts = self.visits = 0
         self.driver: DriverProcess | None = None
-        needs = {KINDS[kind].needs for kind in self.scenario.kinds}
+        self.kinds = KINDS_ON[self.scenario.cluster]
+        #: All that there were.
+        self.driver_processes: set[int] = set()
+        needs = {self.kinds[kind].needs for kind in self.scenario.kinds}
         self.disk = SmallDisk(self.folder / "disk") if SmallDisk in needs else None
         self.clock = OwnClock(self.folder) if OwnClock in needs else None
+        self.lab = OwnLab() if self.scenario.cluster == LAB else None
         self.database = OwnPostgresql() if self.scenario.catalog == "postgresql" else None
         #: Short: sockets are made in it, and their names may not be long.
         self.temporary = Path(tempfile.mkdtemp(prefix="penstock-faults-tmp-"))
@@ -82,7 +90,7 @@ class Campaign:
         self.place.mkdir(parents=True, exist_ok=True)
         with ExitStack() as around:
             around.callback(shutil.rmtree, self.temporary, ignore_errors=True)
-            for one in filter(None, (self.disk, self.clock, self.database)):
+            for one in filter(None, (self.disk, self.clock, self.database, self.lab)):
                 around.callback(one.stop)
                 one.start()
             self._run()
@@ -94,22 +102,27 @@ class Campaign:
                 self._strike(kind)
             self.await_output(time.monotonic() + 5)
             assert self.driver is not None
+            if self.lab is not None:
+                self.lab.notice(self.mine())
             self.emitted = self.driver.end(WAIT)
         finally:
             self._end()
         self._measure()
         self.left = sorted(self._leftovers())
+        self.left += self.lab.left(self.driver_processes) if self.lab else []
         check(self.scenario.shape, self.place / "out", self.emitted)
 
     # What faults do it with
 
     def start_driver(self) -> None:
         self.starts += 1
-        self.driver = DriverProcess(self, f"driver-{self.starts}", self.config("faulty", self.scenario.shape))
+        config = self.config("faulty", self.scenario.shape, self.scenario.cluster)
+        self.driver = DriverProcess(self, f"driver-{self.starts}", config)
+        self.driver_processes.add(self.driver.process.pid)
         self.driver.await_word("running", WAIT)
         self.await_output(time.monotonic())
 
-    def config(self, name: str, shape: str, cluster: str = "standalone") -> dict[str, Any]:
+    def config(self, name: str, shape: str, cluster: str) -> dict[str, Any]:
         """For `faulty_driver.py`. All drivers share a location of segments and one of checkpoints, and the database."""
         shared = self.place / "shared"
         settings = {"segments": str(shared / "segments"), "checkpoints": str(shared / "checkpoints")}
@@ -182,7 +195,9 @@ class Campaign:
         fault = Fault(kind, time.monotonic(), driver.changing)
         self.faults.append(fault)
         self.tell(f"{len(self.faults)}/{len(self.scenario.kinds)} {kind} during {fault.during or 'plain load'}")
-        KINDS[kind].strike(self)
+        if self.lab is not None:
+            self.lab.notice(self.mine())
+        self.kinds[kind].strike(self)
         fault.over = fault.began if kind == "driver killed" else time.monotonic()
         self.await_output(time.monotonic() + 1)
 

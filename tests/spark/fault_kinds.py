@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 from fault_driver_process import DriverProcess
+from fault_lab import OwnLab
 from fault_surroundings import HOUR, OwnClock, OwnPostgresql, SmallDisk
 from fault_topologies import check
 
@@ -25,6 +26,7 @@ PROCESSES = {
 #: Throughput is compared over windows of so many seconds.
 WINDOW = 5.0
 STOPPED_SECONDS = 20.0
+CUT_SECONDS = 20.0
 FULL_SECONDS = 10.0
 #: A server that is started again at once, and one that takes a while.
 AWAY_SECONDS = (0.5, 8.0)
@@ -53,7 +55,7 @@ class Kind:
     strike: Callable[[Campaign], None]
     #: How often it comes, beside the others.
     weight: int
-    needs: type[OwnPostgresql] | type[SmallDisk] | type[OwnClock] | None = None
+    needs: type[OwnPostgresql] | type[SmallDisk] | type[OwnClock] | type[OwnLab] | None = None
 
 
 def _killer(process: str) -> Callable[[Campaign], None]:
@@ -137,6 +139,22 @@ def _neighbour(campaign: Campaign) -> None:
     check("counted", campaign.place / "neighbour" / "out", emitted)
 
 
+def _kill_machine(campaign: Campaign) -> None:
+    """The worker of a machine, its guard, its executors, their Python workers and the segment server."""
+    lab, driver = campaign.lab, campaign.driver
+    assert lab is not None
+    assert driver is not None
+    # A thread of the driver may be in the machine for a moment, to start something there.
+    _strike_one(campaign, "worker", lambda worker: lab.kill_machine(worker, [driver.process.pid]))
+
+
+def _cut_link(campaign: Campaign) -> None:
+    lab = campaign.lab
+    assert lab is not None
+    master = _find(campaign, "master")
+    _strike_one(campaign, "worker", lambda worker: lab.cut(worker, master, lambda: campaign.pause(CUT_SECONDS)))
+
+
 KINDS = {
     "executor killed": Kind(_killer("executor"), 5),
     "worker killed": Kind(_killer("worker"), 4),
@@ -150,6 +168,18 @@ KINDS = {
     "clock an hour forward": Kind(_set_clock(HOUR), 2, OwnClock),
     "a neighbour on the same segments": Kind(_neighbour, 2),
 }
+
+#: Of a campaign on lab machines: all that is asked of one is that processes, machines and links may fail.
+LAB_KINDS = {
+    "executor killed": Kind(_killer("executor"), 3),
+    "worker killed": Kind(_killer("worker"), 3),
+    "master killed": Kind(_killer("master"), 2),
+    "driver killed": Kind(_kill_driver, 2),
+    "machine killed": Kind(_kill_machine, 6, OwnLab),
+    "link down for 20 s": Kind(_cut_link, 4, OwnLab),
+}
+STANDALONE, LAB = "standalone", "lab"
+KINDS_ON = {STANDALONE: KINDS, LAB: LAB_KINDS}
 
 
 def _strike_one(campaign: Campaign, kind: str, strike: Callable[[psutil.Process], None]) -> psutil.Process:
@@ -202,7 +232,7 @@ def back_at_90(published: Sequence[tuple[float, int]], began: float, over: float
 def by_kind(faults: Sequence[Fault]) -> list[str]:
     """A line of a table for each kind of fault."""
     lines = []
-    for kind in KINDS:
+    for kind in KINDS | LAB_KINDS:
         mine = [fault for fault in faults if fault.kind == kind]
         times = sorted(fault.back_after for fault in mine if fault.back_after is not None)
         if not mine:
@@ -213,7 +243,7 @@ def by_kind(faults: Sequence[Fault]) -> list[str]:
     return lines
 
 
-def lacking(kind: str) -> str:
+def lacking(kind: str, cluster: str = STANDALONE) -> str:
     """Why this machine cannot have a kind of fault; empty if it can."""
-    needs: Any = KINDS[kind].needs
+    needs: Any = KINDS_ON[cluster][kind].needs
     return needs.lacking() if needs else ""

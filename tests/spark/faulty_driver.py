@@ -16,9 +16,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from fault_lab import SHAPE
 from fault_topologies import SHAPES, build
 
 from penstock import PenstockError, Settings
+from penstock.cluster import standalone
+from penstock.cluster.ground import Loopback
+from penstock.cluster.lab.ground import LabGround
 from penstock.cluster.local import LocalCluster
 from penstock.cluster.provider import Provider
 from penstock.cluster.standalone import StandaloneCluster
@@ -118,12 +122,21 @@ class Changing(threading.Thread):
         self.check()
 
 
+def provider_of(cluster: str, folder: Path) -> Provider:
+    if cluster == "local":
+        return LocalCluster(1, 1, 24)
+    if cluster == "lab":
+        standalone.START_SECONDS = 240.0
+    ground = LabGround(SHAPE) if cluster == "lab" else Loopback()
+    return StandaloneCluster(2, 1, 1, 24, folder, ground=ground)
+
+
 def main(config: dict[str, Any]) -> None:
-    folder, shape, is_own = Path(config["folder"]), SHAPES[config["shape"]], config["cluster"] == "standalone"
+    folder, shape, is_own = Path(config["folder"]), SHAPES[config["shape"]], config["cluster"] != "local"
     settings = Settings(**SETTINGS, **config["settings"])
     definition = build(config["shape"], folder / "out", config["rate"], config["name"]).definition()
     state = StateFolder.hold(str(folder / "state"))
-    provider: Provider = StandaloneCluster(2, 1, 1, 24, folder / "cluster") if is_own else LocalCluster(1, 1, 24)
+    provider = provider_of(config["cluster"], folder / "cluster")
     host = SparkHost(config["name"], provider, settings, folder / "logs", [str(Path(__file__).parent)])
     sinks = {sink.name for sink in definition.sinks}
 

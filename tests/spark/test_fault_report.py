@@ -90,10 +90,44 @@ def test_files_left_are_counted_where_they_were_looked_for(monkeypatch) -> None:
     assert "faults: files left" not in {bar.name for bar in nobody}
 
 
+@pytest.mark.parametrize(("faults_run", "name"), [(20, "faults_lab"), (3, "faults_lab-look")])
+def test_a_campaign_on_a_lab_is_one_seed_of_twenty_faults_with_a_page_of_its_own(
+    monkeypatch, capsys, faults_run, name
+) -> None:
+    written: list[str] = []
+    clusters: list[str] = []
+
+    def is_right(campaign):
+        clusters.append(campaign.scenario.cluster)
+        campaign.faults += [fault_kinds.Fault(kind, 1.0, "", 2.0) for kind in campaign.scenario.kinds]
+        campaign.left = []
+
+    arguments = ["faults.py", "--cluster", "lab", "--seed", "5"] + (["--faults", "3"] if faults_run == 3 else [])
+    monkeypatch.setattr(Campaign, "run", is_right)
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(faults, "skipped", lambda cluster: {})
+    monkeypatch.setattr(faults.OwnLab, "lacking", lambda: "")
+    monkeypatch.setattr(faults, "write_results", lambda page, *_: written.append(page))
+    monkeypatch.setattr(faults.signal, "signal", lambda *_: None)
+    assert faults.main() == 0
+    assert (written, clusters) == ([name], ["lab"])
+    said = capsys.readouterr().out
+    assert f"kills and other faults: {faults_run:.2f}" in said
+    assert "network namespaces" in said
+
+
+def test_without_a_lab_there_is_no_campaign_on_one(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["faults.py", "--cluster", "lab"])
+    monkeypatch.setattr(faults.OwnLab, "lacking", lambda: "no lab can be had here: the program tc is missing.")
+    with pytest.raises(SystemExit):
+        faults.main()
+    assert "the program tc is missing" in capsys.readouterr().err
+
+
 def test_the_seeds_after_one_that_fails_are_run_and_all_bars_are_printed(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(Campaign, "run", fails(TORN))
     monkeypatch.setattr(sys, "argv", ["faults.py", "--seeds", "4,5", "--faults", "2"])
-    monkeypatch.setattr(faults, "skipped", dict)
+    monkeypatch.setattr(faults, "skipped", lambda cluster: {})
     monkeypatch.setattr(faults, "write_results", lambda *_: None)
     monkeypatch.setattr(faults.signal, "signal", lambda *_: None)
     assert faults.main() == 1

@@ -213,15 +213,15 @@ def test_so_many_kills_over_these_seeds(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[tuple[int, int]] = []
     written: list[tuple[str, list[Bar]]] = []
 
-    def run(seed: int, kills: int, without: object) -> faults.Result:
+    def run(seed: int, kills: int, without: object, cluster: str) -> faults.Result:
         asked.append((seed, kills))
-        scenario = SimpleNamespace(shape="counted", catalog="sqlite", kinds=["kill"] * kills)
+        scenario = SimpleNamespace(shape="counted", catalog="sqlite", kinds=["kill"] * kills, cluster=cluster)
         fault = SimpleNamespace(kind="kill", in_change=False, back=1.0)
         campaign = SimpleNamespace(faults=[fault] * kills, left=[], scenario=scenario, outcomes=Counter(), emitted={})
         return faults.Result(seed, 1.0, campaign, "")
 
     monkeypatch.setattr(faults, "run", run)
-    monkeypatch.setattr(faults, "skipped", dict)
+    monkeypatch.setattr(faults, "skipped", lambda cluster: {})
     monkeypatch.setattr(faults, "by_kind", lambda found: [])
     monkeypatch.setattr(faults, "write_results", lambda name, lines, bars, on: written.append((name, bars)))
     monkeypatch.setattr(faults.signal, "signal", lambda *_: None)

@@ -17,7 +17,7 @@ class HistoryRequest:
     since: float
     #: None means now.
     until: float | None = None
-    #: One series for each operator, for each operator and slot, or for each stream.
+    #: One series for each operator, for each operator and slot, for each stream, or for each machine (of a lab).
     by: By = "operator"
     #: Only this operator (for streams: the operator that reads them). None means all operators.
     operator: str | None = None

@@ -60,7 +60,7 @@ class Reads:
         }
 
     def history(self, request: HistoryRequest) -> Json:
-        """What was measured over time, one series for each operator, slot or stream."""
+        """What was measured over time, one series for each operator, slot, stream or machine."""
         if request.operator is not None:
             self._run.definition.operator(request.operator)
         since, until = request.since, wall_time() if request.until is None else request.until

@@ -148,7 +148,7 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 @TOPOLOGY
 @click.option(
     "--by",
-    type=click.Choice(["operator", "slot", "stream"]),
+    type=click.Choice(["operator", "slot", "stream", "machine"]),
     default="operator",
     help="Show one series for each of these.",
 )
@@ -168,10 +168,16 @@ def history(
     points: int,
     as_json: bool,
 ) -> CommandResult:
-    """Plot what was measured; docs/metrics.md lists the metrics. [default: rate utilisation backlog_rows]"""
+    """Plot what was measured; docs/metrics.md lists the metrics. [default: rate utilisation backlog_rows; of machines
+    machine_cpu machine_memory machine_link]"""
     from penstock.cli.running_pages import print_history
 
-    wanted = list(metrics or ("rate", "utilisation", "backlog_rows"))
+    usual = (
+        ("machine_cpu", "machine_memory", "machine_link")
+        if by == "machine"
+        else ("rate", "utilisation", "backlog_rows")
+    )
+    wanted = list(metrics or usual)
     with connected(name) as client:
         asked = {"metric": wanted, "since": wall_time() - since, "by": by, "operator": operator, "points": points}
         answer = client.get("history", **asked)

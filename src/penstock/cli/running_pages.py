@@ -106,7 +106,7 @@ def print_history(answer: Json, metrics: Sequence[str]) -> None:
         "series", "metric", f"the last {_length(span)}", "now", "least", "most", numbers=("now", "least", "most")
     )
     for series in answer["series"]:
-        name = " ".join(series[part] for part in ("operator", "slot", "stream") if series[part])
+        name = " ".join(series[part] for part in ("operator", "slot", "stream", "machine") if series[part])
         for metric in metrics:
             values = series["values"][metric]
             known = [value for value in values if value is not None]

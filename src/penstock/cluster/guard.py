@@ -11,7 +11,8 @@ its own. So the guard looks for every process in the command's session and for a
 adopts orphans, so that a process cannot slip away by losing its parent. Standard library only, run by its path.
 
 The command and all below it have a temporary folder of their own, which goes with them: a JVM that is killed leaves
-libraries that it has unpacked, and sockets. Without a command the guard keeps only the folder, and says its name.
+libraries that it has unpacked, and sockets. Without a command the guard keeps only the folder, and says its name. The
+owner may choose the folder's name (FOLDER_VARIABLE), and then removes it should the guard itself have been killed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ KILL_SECONDS = 10.0
 LONGEST_TEMPORARY = 104 - 42 - 18 - 2
 #: How long to go on with removing the temporary folder.
 REMOVE_SECONDS = 60.0
+#: The name of the temporary folder, where the owner chooses it. What the guard starts does not see it.
+FOLDER_VARIABLE = "PENSTOCK_GUARD_FOLDER"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -75,11 +78,13 @@ def _own_temporary_folder(*, complain: bool) -> str | None:
     """Make a temporary folder for the processes that are started from now on, Java's and Python's; None if that
     fails. With a command, standard error is the command's log; without one it may be a terminal, and the owner finds
     that it gets no folder."""
-    base = tempfile.gettempdir()
-    # Spark puts Unix sockets there, whose names must be short.
-    base = base if len(base) <= LONGEST_TEMPORARY else "/tmp"  # noqa: S108 - a folder of our own is made in it
+    base, name = folder_of_folders(tempfile.gettempdir()), os.environ.pop(FOLDER_VARIABLE, "")
     try:
-        folder = tempfile.mkdtemp(prefix="penstock-", dir=base)
+        if name:
+            folder = str(Path(base, name))
+            Path(folder).mkdir(mode=0o700)
+        else:
+            folder = tempfile.mkdtemp(prefix="penstock-", dir=base)
     except OSError as problem:
         if complain:
             sys.stderr.write(f"no temporary folder can be made in {base}: {problem}\n")
@@ -89,6 +94,11 @@ def _own_temporary_folder(*, complain: bool) -> str | None:
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
     os.environ["JDK_JAVA_OPTIONS"] = f"{options} -Djava.io.tmpdir={folder}".strip()
     return folder
+
+
+def folder_of_folders(temporary: str) -> str:
+    """Where the folder goes: Spark puts Unix sockets in it, whose names must be short."""
+    return temporary if len(temporary) <= LONGEST_TEMPORARY else "/tmp"  # noqa: S108 - a folder of our own is made in it
 
 
 def _remove(folder: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.cluster import guard
-from penstock.logs import LOGGER
+from penstock.logs import LOGGER, delete_folder
 
 #: How many seconds the guard may take beyond the grace period before it is killed.
 GUARD_SECONDS = guard.KILL_SECONDS + 5.0
@@ -28,6 +30,10 @@ class GuardedProcess:
         self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, grace: float = 5.0
     ) -> None:
         self.log = log
+        given = dict(os.environ if environment is None else environment)
+        base = guard.folder_of_folders(given.get("TMPDIR") or tempfile.gettempdir())
+        #: What a guard that was killed could not remove.
+        self._folder = Path(base, f"penstock-{secrets.token_hex(4)}")
         # -I and -S: the guard needs neither site-packages nor the user's Python settings, and starts faster without.
         guarded = [sys.executable, "-I", "-S", guard.__file__, str(grace), *command]
         with log.open("ab") as output:
@@ -36,7 +42,7 @@ class GuardedProcess:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=dict(os.environ if environment is None else environment),
+                env=given | {guard.FOLDER_VARIABLE: self._folder.name},
                 start_new_session=True,
                 bufsize=0,
             )
@@ -67,6 +73,8 @@ class GuardedProcess:
             LOGGER.warning("the guard of the process that writes %s did not end in time: Penstock kills it", self.log)
             self._guard.kill()
             self._guard.wait()
+        if self._folder.exists():
+            delete_folder(self._folder)
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines the command wrote."""

@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.metric import METRICS, Fold
 from penstock.monitor.series import By, SeriesKey
-from penstock.monitor.unknown import ratio
+from penstock.monitor.unknown import largest, ratio
 
 Row = Mapping[str, Any]
 
@@ -32,6 +32,22 @@ _DERIVED: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = 
     ),
     "batch_duration": (("batch_seconds", "batches"), lambda row: ratio(row["batch_seconds"], row["batches"])),
     "batch_overhead": (("overhead_seconds", "batches"), lambda row: ratio(row["overhead_seconds"], row["batches"])),
+    "machine_cpu": (
+        ("machine_cpu_seconds", "machine_core_seconds"),
+        lambda row: ratio(row["machine_cpu_seconds"], row["machine_core_seconds"]),
+    ),
+    "machine_memory": (
+        ("machine_memory_bytes", "machine_memory_limit"),
+        lambda row: ratio(row["machine_memory_bytes"], row["machine_memory_limit"]),
+    ),
+    "machine_link": (
+        ("machine_received", "machine_sent", "machine_link_bytes"),
+        lambda row: ratio(largest(row["machine_received"], row["machine_sent"]), row["machine_link_bytes"]),
+    ),
+    "machine_throttled": (
+        ("machine_throttled_seconds", "seconds"),
+        lambda row: ratio(row["machine_throttled_seconds"], row["seconds"]),
+    ),
     "latency_mean": (("latency",), lambda row: row["latency"] and row["latency"].mean),
     "latency_p50": (("latency",), lambda row: row["latency"] and row["latency"].quantile(0.5)),
     "latency_p90": (("latency",), lambda row: row["latency"] and row["latency"].quantile(0.9)),
@@ -52,7 +68,7 @@ class HistoryQuery:
     since: float
     until: float
     by: By = "operator"
-    #: One operator (for streams: the one that reads them); all of them if it is None.
+    #: One operator (for streams: the one that reads them); all of them if it is None. Machines have none.
     operator: str | None = None
     points: int = POINTS
 
@@ -73,8 +89,8 @@ class HistoryQuery:
 
 @dataclass
 class SeriesHistory:
-    """What was measured of one operator, slot or stream: parallel lists, oldest first. An interval that is missing was
-    not observed; a value that is None was not measured."""
+    """What was measured of one operator, slot, stream or machine: parallel lists, oldest first. An interval that is
+    missing was not observed; a value that is None was not measured."""
 
     key: SeriesKey
     #: Where each interval starts, and how many seconds of it were observed.
@@ -84,7 +100,10 @@ class SeriesHistory:
 
     def as_json(self) -> dict[str, Any]:
         key = self.key
-        return {"operator": key.operator, "slot": key.slot or None, "stream": key.stream or None} | {
+        names = {"operator": key.operator, "slot": key.slot or None, "stream": key.stream or None, "machine": None}
+        if key.by == "machine":
+            names |= {"operator": None, "slot": None, "machine": key.slot}
+        return names | {
             "times": self.times,
             "seconds": self.seconds,
             "values": self.values,

@@ -54,6 +54,15 @@ OVERHEAD_PARTS: Mapping[str, str] = {
     "commit_log": "writing the commit after it",
 }
 
+#: Where bundles get the rows of channels from.
+READ_FROM: Mapping[str, str] = {
+    "link": "came over a link, from the machine that wrote them",
+    "kept": "the machine had kept since another bundle fetched them over its link",
+    "own": "the machine itself had written",
+    "store": "another machine had written and that were read from the store: it was gone or said nothing, or rows do "
+    "not come from where they were written",
+}
+
 _ANY = (Of.OPERATOR, Of.SLOT, Of.STREAM)
 _PLACED = (Of.OPERATOR, Of.SLOT)
 _MACHINE = (Of.MACHINE,)
@@ -74,7 +83,7 @@ def _derived(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERAT
 
 _LIST = (
     # Counts
-    _sum("seconds", "s", "Time that was observed; what nobody looked at is not in it.", _ANY),
+    _sum("seconds", "s", "Time that was observed; what nobody looked at is not in it.", (*_ANY, Of.MACHINE)),
     _sum("batches", "batches", "Micro-batches published.", _PLACED),
     _sum(
         "rows",
@@ -114,6 +123,28 @@ _LIST = (
     _sum("traffic_same_slot", "bytes", "Bytes read that the same slot had written.", _PLACED),
     _sum("traffic_same_machine", "bytes", "Bytes read that another slot of the same machine had written.", _PLACED),
     _sum("traffic_other_machine", "bytes", "Bytes read that another machine had written.", _PLACED),
+    *(
+        _sum(
+            f"rows_from_{where}",
+            "rows",
+            f"Rows read from channels that {what}. Each counts once for a bundle; not measured where Spark SQL reads.",
+            _PLACED,
+        )
+        for where, what in READ_FROM.items()
+    ),
+    *(
+        _sum(f"bytes_from_{where}", "bytes", f"Bytes of the rows that {what}.", _PLACED)
+        for where, what in READ_FROM.items()
+    ),
+    # What machines use that are really apart
+    _sum("machine_cpu_seconds", "s", "CPU time of the work on a machine, by its control group.", _MACHINE),
+    _sum("machine_core_seconds", "s", "CPU time that a machine has: its cores times the time.", _MACHINE),
+    _sum(
+        "machine_throttled_seconds", "s", "Time in which work of a machine was held back for want of cores.", _MACHINE
+    ),
+    _sum("machine_received", "bytes", "Bytes that came over a machine's link, by its interface.", _MACHINE),
+    _sum("machine_sent", "bytes", "Bytes that left over a machine's link, by its interface.", _MACHINE),
+    _sum("machine_link_bytes", "bytes", "Bytes that a machine's link can carry each way in the time.", _MACHINE),
     # Levels
     _max("instances", "instances", "Instances, as placed.", _PLACED),
     _max("backlog_rows", "rows", "Rows that wait in front of the operator.", _WAITING),
@@ -124,6 +155,8 @@ _LIST = (
     _max("executor_memory", "bytes", "Resident memory of the slot's executor, without its worker processes.", _PLACED),
     _max("state_rows", "rows", "Rows of state, of all tasks of a keyed operator."),
     _max("state_bytes", "bytes", "Memory or disk that the state takes, of all tasks of a keyed operator."),
+    _max("machine_memory_bytes", "bytes", "Memory of the work on a machine, by its control group.", _MACHINE),
+    _max("machine_memory_limit", "bytes", "Memory that the work on a machine may have.", _MACHINE),
     # End to end
     Metric(
         "latency",

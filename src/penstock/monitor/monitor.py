@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from penstock.cluster.model import Cluster, Placement
-from penstock.cluster.readings import MachineReading
+from penstock.cluster.readings import MachineReading, MachineUse, use_between
 from penstock.logs import LOGGER
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog
@@ -54,6 +54,9 @@ class Monitor:
         self.statistics = Statistics(self._counts)
         self._writing = threading.Lock()
         self._unwritten: deque[tuple[Interval, Placement]] = deque(maxlen=UNWRITTEN)
+        #: By machine, its counters when they were read last; and what it used that the store has not got yet.
+        self._machines: Mapping[str, MachineReading] = {}
+        self._unwritten_uses: deque[tuple[str, float, MachineUse]] = deque(maxlen=UNWRITTEN)
         self._kept_house_at = since
 
     def redefine(self, definition: TopologyDefinition) -> None:
@@ -86,8 +89,17 @@ class Monitor:
         self._counts.see(operator, levels)
 
     def read(self, readings: Mapping[str, MachineReading]) -> None:
-        """What each machine has used so far, where that can be said."""
+        """What the machines have used so far, once a sampling interval: what they used since the last time goes into
+        the history."""
         self._uses.take(readings)
+        with self._writing:
+            earlier, self._machines = self._machines, readings
+            if self.store is None:
+                return
+            for name, reading in readings.items():
+                use = use_between(earlier[name], reading) if name in earlier else None
+                if use is not None:
+                    self._unwritten_uses.append((name, earlier[name].at, use))
 
     def snapshot(
         self,
@@ -116,6 +128,9 @@ class Monitor:
         if self.store is None:
             return
         with self._writing:
+            # Before the intervals: what is older than these may be rolled up then.
+            self.store.write_machines(self._unwritten_uses)
+            self._unwritten_uses.clear()
             over = self._counts.unwritten(now, last)
             self._unwritten.extend((interval, placement) for interval in over)
             while self._unwritten:

@@ -45,6 +45,10 @@ class BundleReport:
     traffic: Mapping[str, int] = field(default_factory=dict)
     #: Rows read by the channel they are from: a row of a broadcast counts for every instance that got it.
     rows_by_channel: Mapping[str, int] = field(default_factory=dict)
+    #: Rows and bytes read by where they came from (penstock.monitor.metric.READ_FROM): each once, however many
+    #: instances got it.
+    rows_from: Mapping[str, int] = field(default_factory=dict)
+    bytes_from: Mapping[str, int] = field(default_factory=dict)
     #: Whether Spark SQL did the work: then neither the rows that it read nor its busy and CPU time are known here.
     by_spark_sql: bool = False
     #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.

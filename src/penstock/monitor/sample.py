@@ -65,6 +65,9 @@ class SlotWork:
     #: Seconds of all instances together.
     busy: float | None = None
     cpu: float | None = None
+    #: Rows and bytes read by where they came from.
+    rows_from: Mapping[str, int] | None = None
+    bytes_from: Mapping[str, int] | None = None
     #: Resident bytes of its worker processes together, and of its executor.
     memory: int | None = None
     executor_memory: int | None = None

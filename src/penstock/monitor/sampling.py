@@ -3,7 +3,7 @@ driver knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channels.layout import channel_name
@@ -115,9 +115,21 @@ def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) ->
         bytes_out=None if known.is_sink else sum(segment.bytes for bundle in bundles for segment in bundle.segments),
         busy=sum(bundle.seconds if bundle.by_spark_sql else bundle.busy_total for bundle in bundles),
         cpu=None if by_sql else sum(bundle.cpu for bundle in bundles),
+        rows_from=_from(bundles, lambda bundle: bundle.rows_from),
+        bytes_from=_from(bundles, lambda bundle: bundle.bytes_from),
         memory=_memory_of_processes(bundles),
         executor_memory=max((one.executor_memory for one in bundles if one.executor_memory is not None), default=None),
     )
+
+
+def _from(
+    bundles: Sequence[BundleReport], counted: Callable[[BundleReport], Mapping[str, int]]
+) -> dict[str, int] | None:
+    """By where rows came from; None where a bundle read channels and did not count that: Spark SQL, or an older
+    Penstock."""
+    if any(bundle.by_spark_sql or (bundle.rows_by_channel and not bundle.rows_from) for bundle in bundles):
+        return None
+    return sums(map(counted, bundles))
 
 
 def _memory_of_processes(bundles: Iterable[BundleReport]) -> int | None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.cluster.model import Placement
+from penstock.cluster.readings import MachineUse
 from penstock.monitor.intervals import Interval
-from penstock.monitor.metric import OVERHEAD_PARTS
+from penstock.monitor.metric import OVERHEAD_PARTS, READ_FROM
 from penstock.monitor.sample import UNKNOWN_SLOT, Waiting, Way
 from penstock.monitor.snapshot import machine_of
 from penstock.monitor.totals import OperatorTotals, SlotTotals
 from penstock.monitor.unknown import known_sum, total
 from penstock.topology.definition import Stream, TopologyDefinition
 
-By = Literal["operator", "slot", "stream"]
+By = Literal["operator", "slot", "stream", "machine"]
 _TRAFFIC = ("traffic_same_slot", "traffic_same_machine", "traffic_other_machine")
 #: By metric; one that is not there was not measured.
 Figures = dict[str, int | float | str | None]
@@ -23,7 +24,8 @@ Figures = dict[str, int | float | str | None]
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:
-    """Who figures are about: an operator, an operator on a slot, or a stream by its reader."""
+    """Who figures are about: an operator, an operator on a slot, a stream by its reader, or a machine, which has no
+    operator and stands where a slot does."""
 
     operator: str
     slot: str = ""
@@ -33,7 +35,13 @@ class SeriesKey:
     def by(self) -> By:
         if self.stream:
             return "stream"
+        if not self.operator:
+            return "machine"
         return "slot" if self.slot else "operator"
+
+    @staticmethod
+    def of_machine(name: str) -> SeriesKey:
+        return SeriesKey("", slot=name)
 
 
 def figures_of(interval: Interval, definition: TopologyDefinition, placement: Placement) -> dict[SeriesKey, Figures]:
@@ -84,6 +92,7 @@ def _operator(
         "waiting_seconds": totals.waiting,
         "overhead_seconds": totals.overhead,
         **{f"overhead_{part}": parts.get(part) for part in OVERHEAD_PARTS},
+        **_read_from(slots),
         **{
             name: sum(came[name] for came in traffic.values()) if totals.traffic is not None else None
             for name in _TRAFFIC
@@ -110,8 +119,36 @@ def _slot(work: SlotTotals, instances: int, seconds: float) -> Figures:
         "bytes_out": work.bytes_out,
         "busy_seconds": work.busy,
         "cpu_seconds": work.cpu,
+        **_read_from([work]),
         "worker_memory": work.memory,
         "executor_memory": work.executor_memory,
+    }
+
+
+def _read_from(slots: Collection[SlotTotals]) -> Figures:
+    figures: Figures = {}
+    for where in READ_FROM:
+        figures[f"rows_from_{where}"] = total([_part(slot.rows_from, where) for slot in slots])
+        figures[f"bytes_from_{where}"] = total([_part(slot.bytes_from, where) for slot in slots])
+    return figures
+
+
+def _part(counts: Mapping[str, int] | None, where: str) -> int | None:
+    return None if counts is None else counts.get(where, 0)
+
+
+def figures_of_machine(use: MachineUse) -> Figures:
+    """What a machine used between two readings of its counters."""
+    return {
+        "seconds": use.seconds,
+        "machine_cpu_seconds": use.cpu_cores * use.seconds,
+        "machine_core_seconds": use.cores * use.seconds,
+        "machine_throttled_seconds": use.throttled * use.seconds,
+        "machine_received": round(use.received_per_second * use.seconds),
+        "machine_sent": round(use.sent_per_second * use.seconds),
+        "machine_link_bytes": round(use.link_bytes_per_second * use.seconds),
+        "machine_memory_bytes": use.memory_bytes,
+        "machine_memory_limit": use.memory_limit,
     }
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from penstock.monitor.metric import METRICS, Fold, Metric
 
 #: Raise it with every change of the tables, hence of the stored metrics; a store with a higher number is left alone.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 tables = sa.MetaData()
 
@@ -31,7 +31,7 @@ def _metric(metric: Metric) -> sa.Column[Any]:
 #: The topology "" holds what is true of the whole database: the version of the tables.
 meta = sa.Table("penstock_statistics_meta", tables, _name("topology", key=True), _name("key", key=True), _name("value"))
 
-#: What is read together: all operators, all slots, or all streams of one topology.
+#: What is read together: all operators, all slots, all streams, or all machines of one topology.
 blocks = sa.Table(
     "penstock_blocks",
     tables,
@@ -41,7 +41,8 @@ blocks = sa.Table(
     sa.UniqueConstraint("topology", "by"),
 )
 
-#: Who statistics are about. An empty slot is all slots, an empty stream all streams.
+#: Who statistics are about. An empty slot is all slots, an empty stream all streams. A machine stands under `slot`, and
+#: has no operator.
 series = sa.Table(
     "penstock_series",
     tables,

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 
 from penstock.channels.database import STATISTICS, Database, Retries
 from penstock.cluster.model import Placement
+from penstock.cluster.readings import MachineUse
 from penstock.monitor import statistics_tables as tables
 from penstock.monitor.decisions import KeptDecision
 from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery, SeriesHistory, answer
 from penstock.monitor.intervals import Interval
 from penstock.monitor.retention import Level, levels_of, prune, prune_decisions, prune_events, prune_series, roll_up
-from penstock.monitor.series import By, Figures, SeriesKey, figures_of
+from penstock.monitor.series import By, Figures, SeriesKey, figures_of, figures_of_machine
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -70,6 +71,15 @@ class StatisticsStore:
             for key, figures in figures_of(interval, definition, placement).items()
         ]
         self.write_rows(rows, max((interval.stop for interval in intervals), default=0.0))
+
+    def write_machines(self, rows: Sequence[tuple[str, float, MachineUse]]) -> None:
+        """What machines used, each with its name and the moment from which on."""
+        figures = [
+            # What is older than this may be rolled up already, and a row that came there would be missed.
+            (SeriesKey.of_machine(name), max(_milliseconds(since), self._written_to), figures_of_machine(use))
+            for name, since, use in rows
+        ]
+        self.write_rows(figures, 0.0)
 
     def write_rows(self, rows: Sequence[tuple[SeriesKey, int, Figures]], complete_to: float) -> None:
         """Figures by series and milliseconds since the epoch; all there will be up to `complete_to`."""

@@ -29,6 +29,9 @@ class SlotTotals:
     bytes_out: int | None = 0
     busy: float | None = 0.0
     cpu: float | None = 0.0
+    #: Rows and bytes read by where they came from.
+    rows_from: dict[str, int] | None = field(default_factory=dict)
+    bytes_from: dict[str, int] | None = field(default_factory=dict)
     memory: int | None = None
     executor_memory: int | None = None
 
@@ -47,6 +50,8 @@ class SlotTotals:
         self.bytes_out = plus(self.bytes_out, one.bytes_out)
         self.busy = plus(self.busy, one.busy)
         self.cpu = plus(self.cpu, one.cpu)
+        self.rows_from = plus_each(self.rows_from, one.rows_from)
+        self.bytes_from = plus_each(self.bytes_from, one.bytes_from)
         self.memory = largest(self.memory, one.memory)
         self.executor_memory = largest(self.executor_memory, one.executor_memory)
 

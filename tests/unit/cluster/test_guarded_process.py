@@ -96,6 +96,16 @@ def test_its_temporary_folder_is_its_own_and_goes_with_it(log):
     assert not folder.exists()
 
 
+def test_its_temporary_folder_goes_also_if_the_guard_is_killed(log):
+    process = GuardedProcess([sys.executable, "-c", TEMPORARY], log, grace=0.3)
+    folder = eventually(lambda: temporary_folder(log))
+    process._guard.kill()
+    process._guard.wait()
+    assert folder.exists(), "the guard could not remove it"
+    process.terminate(0)
+    assert not folder.exists()
+
+
 def test_its_temporary_folder_goes_also_if_the_owner_is_killed(log):
     code = OWNER.format(ending="time.sleep(60)")
     source = str(Path(penstock.__file__).parents[1])

@@ -104,3 +104,29 @@ def test_groups_that_cannot_be_written_are_named(system, monkeypatch, tmp_path):
 def test_other_systems_have_no_lab(system, monkeypatch):
     monkeypatch.setattr(allowed.sys, "platform", "darwin")
     assert "a lab needs Linux" in refusal().message
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("user/max_user_namespaces", "0"),
+        ("kernel/unprivileged_userns_clone", "0"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ],
+)
+def test_a_user_namespace_is_offered_only_where_the_system_gives_users_one(tmp_path, setting, value):
+    file = tmp_path / setting
+    file.parent.mkdir()
+    file.write_text("5\n")
+    assert "unshare --user --map-root-user" in allowed.root_hint(tmp_path)
+    file.write_text(f"{value}\n")
+    assert f"gives users none ({setting.replace('/', '.')}={value})" in allowed.root_hint(tmp_path)
+    assert "unshare" not in allowed.root_hint(tmp_path)
+
+
+def test_who_may_not_make_networks_gets_the_hint(system, monkeypatch):
+    def refused():
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(allowed, "Network", refused)
+    assert refusal().hint == allowed.root_hint()

@@ -186,3 +186,34 @@ def test_what_an_earlier_run_left_is_cleared_and_what_another_uses_is_not(tmp_pa
     ground.open(1)
     ground.close()
     assert_soon(lambda: not groups_with(prefix), 30)
+
+
+IN_A_USER_NAMESPACE = """
+from penstock.cluster.lab.ground import LabGround
+from penstock.cluster.lab.sizes import LabShape
+ground = LabGround(LabShape.read(sizes="0.5/200m,0.25//10mbit"))
+ground.open(2)
+try:
+    for name in ("10.77.0.2", "10.77.0.3"):
+        ground.settle(name)
+    print([(one.cores, one.link_bytes_per_second) for one in ground.readings().values()])
+finally:
+    ground.close()
+"""
+
+
+def test_root_of_a_user_namespace_can_have_a_lab():
+    inside = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"]
+    if subprocess.run([*inside, "ip link set lo up"], capture_output=True, check=False).returncode:
+        pytest.skip("this system gives no user namespaces")
+    script = 'ip link set lo up; exec "$0" -c "$1"'
+    source = {"PYTHONPATH": str(Path(penstock.__file__).parents[1])}
+    done = subprocess.run(
+        [*inside, script, sys.executable, IN_A_USER_NAMESPACE],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | source,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[(0.5, 12500000.0), (0.25, 1250000.0)]"

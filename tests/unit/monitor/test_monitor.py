@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT, levels, sample
+from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT, levels, sample, work
 
 from penstock import PenstockError, Settings
+from penstock.cluster.readings import MachineReading
 from penstock.monitor.events import Event, EventKind
 from penstock.monitor.history import HistoryQuery
 from penstock.monitor.monitor import Monitor
@@ -128,3 +130,36 @@ def test_a_run_without_a_goal_closes_the_intervals_of_its_window_too(monkeypatch
     monkeypatch.setattr(OperatorTotals, "merge", lambda self, other: (merged.append(other), merge(self, other))[1])
     assert monitor.snapshot(100, PLACEMENT, CLUSTER).samples == SETTINGS.window_samples
     assert len(merged) <= 2 * SETTINGS.window_samples + 4
+
+
+def test_where_rows_came_from_is_in_the_history_of_operators_and_of_slots(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    read = work("a/1", 100, rows_from={"link": 60, "store": 40}, bytes_from={"link": 480, "store": 320})
+    own = work("b/0", 100, rows_from={"own": 100}, bytes_from={"own": 800})
+    monitor.take(sample("work", 0.5, rows=200, slots=(read, own)))
+    monitor.take(sample("work", 1.5, rows=200, slots=(read, work("b/0", 100))))
+    monitor.write(2.0, PLACEMENT)
+    names = ("rows_from_link", "rows_from_kept", "rows_from_own", "rows_from_store", "bytes_from_link")
+    [history] = store.history(HistoryQuery(names, 0, 100, operator="work"))
+    assert [history.values[name] for name in names] == [[60, None], [0, None], [100, None], [40, None], [480, None]]
+    [first, second] = store.history(HistoryQuery(names, 0, 100, by="slot", operator="work"))
+    assert first.values["rows_from_link"] == [60, 60]
+    assert second.values["rows_from_own"] == [100, None], "what was not measured is not 0"
+
+
+def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)
+    monitor.use({"a": start})
+    monitor.use({"a": replace(start, at=2.0, cpu_seconds=1.25, sent_bytes=500, throttled_seconds=1.0), "b": start})
+    monitor.write(2.0, PLACEMENT)
+    names = ("machine_cpu", "machine_link", "machine_memory", "machine_throttled")
+    [history] = store.history(HistoryQuery(names, 0, 100, by="machine"))
+    assert (history.key.slot, history.times, history.seconds) == ("a", [0.0], [2.0])
+    assert [history.values[name] for name in names] == [[0.5], [0.25], [0.5], [0.5]]
+    monitor.use({"b": replace(start, at=4.0)})
+    monitor.use({"a": replace(start, at=6.0)})
+    monitor.write(6.0, PLACEMENT)
+    histories = store.history(HistoryQuery(names, 0, 100, by="machine"))
+    assert [one.key.slot for one in histories] == ["a", "b"]
+    assert histories[0].times == [0.0], "a machine that was away has no figures of that time"

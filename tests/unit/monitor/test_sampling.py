@@ -66,6 +66,23 @@ def test_the_bundles_of_a_slot_are_added_up() -> None:
     assert (sample.rows, sample.waiting, sample.overhead, sample.seconds) == (60, 0.5, 0.75, 1.0)
 
 
+def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_count_it() -> None:
+    over = {
+        "rows_by_channel": {"rows.out": 10},
+        "rows_from": {"link": 6, "own": 4},
+        "bytes_from": {"link": 48, "own": 32},
+    }
+    kept = {"rows_by_channel": {"rows.out": 10}, "rows_from": {"kept": 10}, "bytes_from": {"kept": 80}}
+    [work] = sample_of(report(bundle("a/0", **over), bundle("a/0", **kept), bundle("a/0")), DriverKnowledge()).slots
+    assert work.rows_from == {"link": 6, "own": 4, "kept": 10}
+    assert work.bytes_from == {"link": 48, "own": 32, "kept": 80}
+    older = bundle("a/0", rows_by_channel={"rows.out": 10})
+    known = DriverKnowledge(executors={"7": "a/0"})
+    for unknown in (older, bundle("a/0", by_spark_sql=True, executor="7")):
+        [work] = sample_of(report(bundle("a/0", **over), unknown), known).slots
+        assert (work.rows_from, work.bytes_from) == (None, None)
+
+
 def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
     sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), DriverKnowledge())
     assert sample.traffic is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from penstock.cluster.lab.groups import Groups, find_groups
 from penstock.cluster.lab.links import link_lines, shaping
@@ -17,10 +19,14 @@ WITHOUT = "Without a lab, --cluster standalone has machines that share all cores
 _PROGRAMS = (
     "Install iproute2 (Debian/Ubuntu: sudo apt-get install iproute2; Fedora: sudo dnf install iproute iproute-tc)."
 )
-_ROOT = (
-    "Run it as root, in a container with --privileged, or as root of a user namespace "
-    "where the system allows that: unshare --user --map-root-user --net sh -c 'ip link set lo up; penstock run ...'."
-)
+_ROOT = "Run it as root, in a container with --privileged, or as root of a user namespace"
+_UNSHARE = "unshare --user --map-root-user --net sh -c 'ip link set lo up; penstock run ...'"
+#: Settings of the kernel by which a system gives its users no namespaces of their own, each with the value that does.
+_NO_USER_NAMESPACES = {
+    "user/max_user_namespaces": "0",
+    "kernel/unprivileged_userns_clone": "0",
+    "kernel/apparmor_restrict_unprivileged_userns": "1",
+}
 _GROUPS = (
     "Penstock must be able to write below /sys/fs/cgroup, with the controllers cpu and memory: run as root, in a "
     "container with --privileged, or below a group that was handed over to you (systemd-run --user --scope -p "
@@ -39,11 +45,21 @@ def require_lab(shape: LabShape, machines: int, owner: Owner) -> Groups:
     return _try_groups(shape, machines, owner)
 
 
+def root_hint(settings: Path = Path("/proc/sys")) -> str:
+    """What a user can do who may not make networks; a user namespace only where this system gives users any."""
+    for name, refusing in _NO_USER_NAMESPACES.items():
+        with suppress(OSError):  # most kernels have only the first of them
+            if (settings / name).read_text().strip() == refusing:
+                setting = f"{name.replace('/', '.')}={refusing}"
+                return f"{_ROOT}; this system gives users none ({setting}), so that needs its administrator."
+    return f"{_ROOT}: {_UNSHARE}."
+
+
 def _try_links(shape: LabShape, machines: int) -> None:
     try:
         network, other = Network(), None
     except OSError as problem:
-        raise _refused(f"a network namespace cannot be made: {problem.strerror}.", _ROOT) from None
+        raise _refused(f"a network namespace cannot be made: {problem.strerror}.", root_hint()) from None
     try:
         other = Network()
         _try(network, "ip", ["link add br0 type bridge"], "a bridge")
@@ -64,7 +80,7 @@ def _try(network: Network, program: str, lines: Sequence[str], what: str, instea
     try:
         network.run(program, lines)
     except OSError as problem:
-        raise _refused(f"the system does not allow {what}: {problem}.", instead or _ROOT) from None
+        raise _refused(f"the system does not allow {what}: {problem}.", instead or root_hint()) from None
 
 
 def _try_groups(shape: LabShape, machines: int, owner: Owner) -> Groups:

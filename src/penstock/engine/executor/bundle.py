@@ -22,6 +22,7 @@ from penstock.engine.message.program import PackedProgram, Program, Stage
 from penstock.engine.message.shares import Descriptor
 from penstock.errors import PenstockError
 from penstock.failing import failure
+from penstock.monitor.read_counts import ReadCounts
 from penstock.monitor.report import BundleReport, sums
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 
@@ -91,6 +92,7 @@ class ShareRun:
         #: By instance, what it did in each stage.
         self.works: list[list[Work]] = []
         self.born = (0.0, 0.0)
+        self.reads = ReadCounts()
         self.by_spark_sql = False
 
     def run(self) -> list[BundleReport]:
@@ -104,7 +106,7 @@ class ShareRun:
         self.works = [instance.works for instance in instances]
         refuse = [instance.refuse for instance in instances] if first.on_error is not OnError.FAIL else None
         try:
-            work = list(zip(instances, reader.read(self.descriptor, refuse), strict=True))
+            work = list(zip(instances, reader.read(self.descriptor, refuse, self.reads), strict=True))
             if len(work) == 1:
                 instances[0].run(work[0][1])
             else:
@@ -154,6 +156,8 @@ class ShareRun:
     ) -> BundleReport:
         born_from, born_to = self.born
         descriptor, executor = self.descriptor, worker.executor()
+        # Only the first operator of a chain reads channels.
+        reads = self.reads if stage is self.program.stages[0] else ReadCounts()
         return BundleReport(
             operator=stage.operator,
             slot=descriptor.slot,
@@ -177,6 +181,8 @@ class ShareRun:
             bad_example=next((work.bad_example for work in works if work.bad_rows), ""),
             traffic=sums(work.traffic for work in works),
             rows_by_channel=sums(work.rows_by_channel for work in works),
+            rows_from=reads.rows,
+            bytes_from=reads.bytes,
             by_spark_sql=self.by_spark_sql,
             memory=worker.resident_bytes(os.getpid()),
             executor_memory=worker.resident_bytes(executor[1]) if executor else None,

@@ -22,6 +22,7 @@ from penstock.channels.origins import Origins, origin_of
 from penstock.channels.segments import SegmentStore
 from penstock.engine.executor import worker
 from penstock.engine.message.shares import Piece, Spread
+from penstock.monitor.read_counts import KEPT, LINK, OWN, STORE, ReadCounts
 
 #: How many machines a worker process fetches from at once.
 MOST_REQUESTS = 8
@@ -38,15 +39,21 @@ _AWAY: dict[str, float] = {}
 class FetchedRows:
     """The rows of one share, wherever they come from. Any thread may read them."""
 
-    def __init__(self, store: SegmentStore, pieces: Sequence[Piece]) -> None:
+    def __init__(self, store: SegmentStore, pieces: Sequence[Piece], counts: ReadCounts | None = None) -> None:
+        """Where the rows came from is added to `counts`."""
         self._store = store
+        self._counts = counts or ReadCounts()
+        #: Pieces that several instances read, and that are counted already.
+        self._counted: set[Piece] = set()
+        self._lock = threading.Lock()
+        self._here = worker.host_name()
         self._requests: dict[Piece, _Request] = {}
         if store.origins is None:
             return
-        here, by_machine = worker.host_name(), dict[str, list[Piece]]()
+        by_machine = dict[str, list[Piece]]()
         for piece in pieces:
             machine = origin_of(piece.producer_slot)
-            if machine not in (None, here) and _AWAY.get(machine, 0) < time.monotonic():
+            if machine not in (None, self._here) and _AWAY.get(machine, 0) < time.monotonic():
                 by_machine.setdefault(machine, []).append(piece)
         for machine, wanted in by_machine.items():
             # A share is bounded (batch_bytes), and so is what is fetched for it.
@@ -58,9 +65,16 @@ class FetchedRows:
         """Rows [start, stop) of the piece's segment; where the piece names groups, perhaps only rows of these."""
         request = self._requests.get(piece)
         found = request.rows(piece) if request is not None else None
-        if found is None:
-            yield from self._store.read(piece.path, start, stop)
+        counts = self._is_first(piece) or (found is None and piece.spread is Spread.SHUFFLE)
+        if request is None or found is None:
+            where = OWN if origin_of(piece.producer_slot) == self._here else STORE
+            for batch in self._store.read(piece.path, start, stop):
+                if counts:
+                    self._counts.add(where, [batch])
+                yield batch
             return
+        if counts:
+            self._counts.add(request.where(piece), found)
         first = piece.start
         for batch in found:
             if piece.stop_group and piece.spread is Spread.BY_KEY:
@@ -70,6 +84,15 @@ class FetchedRows:
             first += batch.num_rows
             if low < high:
                 yield batch.slice(low, high - low)
+
+    def _is_first(self, piece: Piece) -> bool:
+        """Whether no other instance of the share has read this piece. What is fetched comes once for all of them, and
+        so it counts once; of a piece that the store has, instances read parts of their own only where rows are
+        shuffled."""
+        with self._lock:
+            is_first = piece not in self._counted
+            self._counted.add(piece)
+            return is_first
 
 
 class _Request:
@@ -81,6 +104,8 @@ class _Request:
         self._origins = origins
         self._pieces = pieces
         self._found: dict[Piece, list[pa.RecordBatch]] = {}
+        #: Pieces that this machine had kept.
+        self._were_kept: set[Piece] = set()
         self._over = threading.Event()
         self._last = time.monotonic()
         self._given_up = False
@@ -95,6 +120,10 @@ class _Request:
         if self._error is not None:
             raise self._error
         return self._found.get(piece)
+
+    def where(self, piece: Piece) -> str:
+        """Where the rows of a piece came from that were found."""
+        return KEPT if piece in self._were_kept else LINK
 
     def run(self) -> None:
         if self._given_up:
@@ -120,8 +149,10 @@ class _Request:
 
     def _kept(self, piece: Piece) -> list[pa.RecordBatch]:
         kept = KeptPieces(self._origins.folder, self._origins.kept_bytes)
+        self._were_kept.add(piece)
 
         def fetch() -> bytes:
+            self._were_kept.discard(piece)
             [rows] = self._ask([piece])
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, rows[0].schema) as writer:

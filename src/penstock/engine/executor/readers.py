@@ -17,6 +17,7 @@ from penstock.engine.executor.task_rows import rows_of_task
 from penstock.engine.message.program import Portion
 from penstock.engine.message.shares import Descriptor, Piece, Spread, cuts, runs
 from penstock.kinds import BadRow, SourceKind
+from penstock.monitor.read_counts import ReadCounts
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,14 @@ class ChannelReader:
     key: Key = ()
     tasks: int = 0
 
-    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
+    def read(
+        self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None, counts: ReadCounts | None = None
+    ) -> Sequence[Iterator[Portion]]:
         count = descriptor.instances
         shuffled = [piece for piece in descriptor.pieces if piece.spread is Spread.SHUFFLE]
         others = [piece for piece in descriptor.pieces if piece.spread is not Spread.SHUFFLE]
         ranges = cuts(sum(piece.stop - piece.start for piece in shuffled), [1] * count)
-        fetched = FetchedRows(self.store, descriptor.pieces)
+        fetched = FetchedRows(self.store, descriptor.pieces, counts)
         return [
             itertools.chain(
                 self._shuffled(fetched, shuffled, *ranges[index]), self._others(fetched, others, index, count)
@@ -116,7 +119,9 @@ class SourceReader:
     def reading_is_work(self) -> bool:
         return self.source.reading_is_work
 
-    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
+    def read(
+        self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None, counts: ReadCounts | None = None
+    ) -> Sequence[Iterator[Portion]]:
         #: Each in the kind's own words, and its size.
         ranges: list[tuple[Any, int]] = (descriptor.load or {})["ranges"]
         parts = runs([size for _, size in ranges], [1] * descriptor.instances)

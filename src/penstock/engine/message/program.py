@@ -19,6 +19,7 @@ from penstock.channels.segments import SegmentStore
 from penstock.engine.message.shares import Descriptor, Piece
 from penstock.errors import Location
 from penstock.kinds import BadRow, FileWriter
+from penstock.monitor.read_counts import ReadCounts
 from penstock.topology.definition import MAIN_OUTPUT, OnError
 
 #: How many programs a worker process keeps.
@@ -30,9 +31,11 @@ Portion = tuple[Piece | None, pa.RecordBatch]
 class Reader(Protocol):
     """Gives each instance of a bundle its rows."""
 
-    def read(self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None) -> Sequence[Iterator[Portion]]:
+    def read(
+        self, descriptor: Descriptor, bad_rows: Sequence[BadRow] | None, counts: ReadCounts | None = None
+    ) -> Sequence[Iterator[Portion]]:
         """One iterator for each instance. The bad rows of an instance go to its entry of `bad_rows`; where that is
-        None, a bad row is an error."""
+        None, a bad row is an error. Rows of channels are counted by where they came from."""
 
     def born(self, descriptor: Descriptor) -> tuple[float, float]:
         """When the oldest and the newest of these rows came into the topology."""

@@ -174,9 +174,10 @@ class Watcher:
 
     def _look_around(self) -> None:
         try:
+            # First: what keeps the others from looking keeps nobody from reading the counters of machines.
+            self.monitor.read(self._around.readings())
             self.look()
             self._find_out()
-            self.monitor.read(self._around.readings())
             self._missed = None
         except Exception as problem:
             # A query that is being replaced, a JVM that is about to end: the next round looks again. The same problem

@@ -36,7 +36,7 @@ class Made:
         self.batches, self.rows, self.text = batches, rows, text
         self.most = 0
 
-    def read(self, descriptor, bad_rows):
+    def read(self, descriptor, bad_rows, counts=None):
         return [self._rows(index, descriptor.instances) for index in range(descriptor.instances)]
 
     def born(self, descriptor):
@@ -167,7 +167,7 @@ def test_bad_rows_of_a_file_without_a_good_one_are_written_as_they_come(
     monkeypatch.setattr(instance, "KEPT_BYTES", 200_000)
 
     class OnlyBad(Made):
-        def read(self, descriptor, bad_rows):
+        def read(self, descriptor, bad_rows, counts=None):
             def rows():
                 for number in range(1_000):
                     bad_rows[0]("x" * 5_000, f"no {number}")

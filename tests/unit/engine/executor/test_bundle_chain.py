@@ -30,7 +30,7 @@ class Given:
     def __init__(self, *batches: int) -> None:
         self.batches = batches
 
-    def read(self, descriptor, bad_row):
+    def read(self, descriptor, bad_row, counts=None):
         made = [(None, pa.record_batch([list(range(rows))], schema=NUMBERS)) for rows in self.batches]
         return [iter(made[index :: descriptor.instances]) for index in range(descriptor.instances)]
 

@@ -59,6 +59,16 @@ def test_every_instance_that_gets_a_broadcast_row_counts_it(store, monkeypatch) 
     segment = written(store, "s.out", ["x"] * 5)
     report = report_of(store, [piece(segment, 0, 5, "b/0", Spread.BROADCAST)], 3, monkeypatch)
     assert report.rows_by_channel == {"s.out": 15}
+    assert report.rows_from == {"store": 5}, "the bundle got each row once"
+
+
+def test_a_bundle_says_where_its_rows_came_from(store, monkeypatch) -> None:
+    monkeypatch.setattr(worker, "host_name", lambda: "here")
+    segment = written(store, "s.out", ["x"] * 9)
+    report = report_of(store, [piece(segment, 0, 4, "here/0"), piece(segment, 4, 9, "there/0")], 2, monkeypatch)
+    assert report.rows_from == {"own": 4, "store": 5}
+    assert sum(report.bytes_from.values()) == report.bytes_in
+    assert BundleReport.parse(report.as_json()) == report
 
 
 def test_memory_is_that_of_the_process_now(store, monkeypatch) -> None:

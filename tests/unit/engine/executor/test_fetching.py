@@ -18,6 +18,7 @@ from penstock.engine.executor import fetching, worker
 from penstock.engine.executor.fetching import FetchedRows
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.shares import Descriptor, Piece, Spread
+from penstock.monitor.read_counts import ReadCounts
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.dictionary(pa.int32(), pa.string()))])
 GROUPS = 8
@@ -168,3 +169,35 @@ def test_a_mistake_in_the_code_is_not_taken_for_a_machine_that_is_gone(store, se
     monkeypatch.setattr(fetching._Request, "_ask", lambda self, pieces: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         read(store, [written(store, "one", 0)])
+
+
+def counted(store: SegmentStore, pieces: list[Piece], instances: int = 3) -> ReadCounts:
+    counts = ReadCounts()
+    for portions in ChannelReader(store).read(Descriptor("x/0", instances, tuple(pieces), None), None, counts):
+        assert all(batch.num_rows for _, batch in portions)
+    return counts
+
+
+@pytest.mark.parametrize("spread", [Spread.SHUFFLE, Spread.BY_KEY, Spread.BROADCAST])
+def test_it_is_counted_where_rows_came_from_and_each_row_once(store, server, spread):
+    there, here = written(store, "there", 0, spread=spread), written(store, "here", 0, "127.0.0.9", spread)
+    gone = written(store, "gone", 0, GONE, spread)
+    fetched = counted(store, [there, here, gone])
+    # Of groups, only those come over the link that were asked for; from a disk all of them are read.
+    asked = sum(batch.num_rows for batch in FetchedRows(store, [there]).of(there, there.start, there.stop))
+    assert fetched.rows == {"link": asked, "own": 460, "store": 460}
+    assert asked == 460 or spread is Spread.BY_KEY
+    assert fetched.bytes.keys() == fetched.rows.keys()
+    # A row has a number of eight bytes and a word of four at least.
+    assert all(fetched.bytes[where] >= 12 * rows for where, rows in fetched.rows.items())
+
+
+def test_rows_that_the_machine_had_kept_did_not_come_over_the_link_again(store, server):
+    piece = written(store, "one", 0, spread=Spread.BROADCAST)
+    assert counted(store, [piece]).rows == {"link": 460}
+    assert counted(store, [piece]).rows == {"kept": 460}
+
+
+def test_without_origins_rows_come_from_the_store(store):
+    pieces = [written(store, "one", 0), written(store, "two", 0, by="127.0.0.9")]
+    assert counted(without_origins(store), pieces).rows == {"store": 460, "own": 460}

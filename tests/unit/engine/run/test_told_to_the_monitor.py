@@ -202,3 +202,17 @@ def test_a_snapshot_has_what_machines_use_where_they_are_apart(around: Watched) 
     assert snapshot.machines[machine].cpu_utilisation == pytest.approx(0.4), "what its group used"
     [first, *_] = snapshot.as_json()["machines"]
     assert first["used"]["cpu"] == pytest.approx(0.4)
+
+
+def test_counters_of_machines_are_told_to_the_monitor_in_every_round(around: Watched) -> None:
+    told: list[object] = []
+
+    class Told(Recorder):
+        def use(self, readings: Any) -> None:
+            told.append(readings)
+
+    reading = {"a": MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 60.0)}
+    watcher = Watcher(Told(), replace(around, readings=lambda: reading), 10.0)
+    around.queries.clear()  # type: ignore[attr-defined]
+    watcher._look_around()
+    assert told == [reading], "also where the queries cannot be looked at"
