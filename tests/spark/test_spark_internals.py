@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from traceback import format_stack
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.provider import Executor
 from penstock.engine.executor.bundle import warm
 from penstock.engine.executor.worker import executor_id
+from penstock.engine.spark import callback_connections
 from penstock.engine.spark import internals as spark_internals
 from penstock.engine.spark.hadoop_files import HadoopFiles
 from penstock.engine.spark.host import SparkHost
@@ -152,6 +155,30 @@ def test_partitions_follow_their_executors_from_batch_to_batch(
     assert sorted(sink.batches[so_far]) == [f"{so_far + 1}/{index}@{third.id}".encode() for index in range(3)]
     assert not feed.failures
     assert not sink.failures
+
+
+def test_a_query_that_has_ended_leaves_no_connection_of_its_thread(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Py4J keeps a thread and two open files for every thread of Java that has ever called Python."""
+    monkeypatch.setattr(callback_connections, "GRACE_SECONDS", 0.2)
+    executor = internals.executors()[0]
+
+    def run(name: str) -> None:
+        feed, sink = CountingFeed([executor], batches=1), Collected()
+        frame = internals.placed_stream(standalone_host.spark, name, feed).mapInArrow(say_where, "x binary")
+        query = internals.start(frame, QueryIdentity(name, str(tmp_path / name)), sink)
+        until(lambda: len(sink.batches) == 1, query)
+        query.stop()
+
+    def threads() -> int:
+        internals.tidy()
+        return sum("wait_for_commands" in "".join(format_stack(frame)) for frame in sys._current_frames().values())
+
+    before = threads()
+    run("first")
+    run("second")
+    until(lambda: threads() <= before)
 
 
 def test_a_sink_may_refuse_a_batch_and_learns_of_failures(

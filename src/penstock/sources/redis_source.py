@@ -308,6 +308,4 @@ def _library() -> Any:
 @cache
 def _client(url: str) -> Any:
     """One client a server and process: it keeps its connections, and any thread may use it."""
-    return _library().Redis.from_url(
-        url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, protocol=2
-    )
+    return _library().Redis.from_url(url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, protocol=2)

@@ -150,15 +150,15 @@ def test_where_rows_came_from_is_in_the_history_of_operators_and_of_slots(store:
 def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)
-    monitor.use({"a": start})
-    monitor.use({"a": replace(start, at=2.0, cpu_seconds=1.25, sent_bytes=500, throttled_seconds=1.0), "b": start})
+    monitor.read({"a": start})
+    monitor.read({"a": replace(start, at=2.0, cpu_seconds=1.25, sent_bytes=500, throttled_seconds=1.0), "b": start})
     monitor.write(2.0, PLACEMENT)
     names = ("machine_cpu", "machine_link", "machine_memory", "machine_throttled")
     [history] = store.history(HistoryQuery(names, 0, 100, by="machine"))
     assert (history.key.slot, history.times, history.seconds) == ("a", [0.0], [2.0])
     assert [history.values[name] for name in names] == [[0.5], [0.25], [0.5], [0.5]]
-    monitor.use({"b": replace(start, at=4.0)})
-    monitor.use({"a": replace(start, at=6.0)})
+    monitor.read({"b": replace(start, at=4.0)})
+    monitor.read({"a": replace(start, at=6.0)})
     monitor.write(6.0, PLACEMENT)
     histories = store.history(HistoryQuery(names, 0, 100, by="machine"))
     assert [one.key.slot for one in histories] == ["a", "b"]

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.cluster.provider import Executor
+from penstock.engine.spark.callback_connections import CallbackConnections
 from penstock.engine.spark.java_values import STREAMING, JavaValues
 
 DESCRIPTOR = StructType([StructField("descriptor", BinaryType())])
@@ -21,6 +22,8 @@ class DescriptorFrames:
 
     def __init__(self, java: JavaValues) -> None:
         self.java = java
+        #: Over which Java calls the streams' sources.
+        self.connections = CallbackConnections()
         self._object = java.class_named("java.lang.Object")
         self._row = java.class_named(f"{_CATALYST}.expressions.GenericInternalRow")
         self._offset = java.class_named(f"{STREAMING}.runtime.SerializedOffset")

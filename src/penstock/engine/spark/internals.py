@@ -171,6 +171,10 @@ class SparkInternals:
         )
         return StreamingQuery(query)
 
+    def tidy(self) -> None:
+        """Close what Java keeps open for queries that have ended."""
+        self._frames.connections.close_ended()
+
     def active_queries(self) -> frozenset[str]:
         """The ids of the queries that have not ended, of all sessions: one call, where `isActive` is one a query."""
         return frozenset(filter(None, str(self._active.toString()).strip("[]").split(", ")))

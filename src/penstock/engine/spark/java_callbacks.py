@@ -112,7 +112,8 @@ class PlacedSource(_CalledFromJava):
         self._call(lambda: self._feed.committed(end.json()))
 
     def stop(self) -> None:
-        pass
+        """The thread of the query says this when it ends."""
+        self._call(self._frames.connections.this_call_is_the_last)
 
     def initialOffset(self) -> Any:
         raise NotImplementedError("only sources of the second version have one")

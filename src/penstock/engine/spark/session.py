@@ -53,6 +53,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.log.level": "WARN",
+        # Spark's records of what has run: of the last batch of every operator, and not of hours. By default the heap
+        # grows until it has a thousand plans.
+        "spark.ui.retainedJobs": "400",
+        "spark.ui.retainedStages": "800",
+        "spark.ui.retainedDeadExecutors": "10",
+        "spark.sql.ui.retainedExecutions": "20",
     }
     if settings.state_store == "rocksdb":
         conf["spark.sql.streaming.stateStore.providerClass"] = _ROCKSDB
