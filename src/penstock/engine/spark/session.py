@@ -59,6 +59,9 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.retainedStages": "800",
         "spark.ui.retainedDeadExecutors": "10",
         "spark.sql.ui.retainedExecutions": "20",
+        # Spark deletes the files of old shuffles when the driver has collected its garbage, which a driver with little
+        # to do does only when it is told to: by default every half hour.
+        "spark.cleaner.periodicGC.interval": "5min",
     }
     if settings.state_store == "rocksdb":
         conf["spark.sql.streaming.stateStore.providerClass"] = _ROCKSDB
