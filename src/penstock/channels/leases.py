@@ -1,5 +1,5 @@
-"""The lease of a cluster: of several topologies on one cluster, one changes at a time, in the order in which they
-asked, and each sees what the others use.
+"""The lease of a cluster: of the topologies on it, one changes at a time, in the order in which they asked; and each
+sees what the others use.
 
 All of them share a database. Every driver has a row there, with what it uses and, if it wants to change something, with
 a ticket. Tickets are numbered as they are asked for, and never given twice; the lowest one has the lease. A row lasts
@@ -184,7 +184,8 @@ class Leases:
 
     def _first(self, connection: sa.Connection) -> int | None:
         query = sa.select(sa.func.min(drivers.c.ticket)).where(drivers.c.cluster == self._cluster)
-        return connection.execute(query).scalar_one()
+        found: int | None = connection.execute(query).scalar_one()
+        return found
 
     @property
     def _own(self) -> tuple[sa.ColumnElement[bool], ...]:

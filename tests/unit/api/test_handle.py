@@ -26,8 +26,8 @@ def declared() -> Topology:
 
 
 @contextmanager
-def started(definition: Any, *words: object, **more: object) -> Iterator[Any]:
-    yield RecordingTopology(definition, Cluster.of(["a"], 1))
+def started(definition: Any, _: object, settings: Any, *words: object, **more: object) -> Iterator[Any]:
+    yield RecordingTopology(definition, Cluster.of(["a"], 1), settings)
 
 
 def test_the_user_s_own_guards_come_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
