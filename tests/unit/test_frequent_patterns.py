@@ -95,6 +95,8 @@ def test_the_whole_topology_without_spark() -> None:
     assert "late" not in said, "its window is still open"
 
 
-@pytest.mark.parametrize(("given", "kind"), [("", "rate"), ("/data/tweets", "files"), ("redis://here:1/tweets", "redis")])
+@pytest.mark.parametrize(
+    ("given", "kind"), [("", "rate"), ("/data/tweets", "files"), ("redis://here:1/tweets", "redis")]
+)
 def test_the_tweets_come_from_where_the_environment_says(given, kind) -> None:
     assert MODULE["given"](given).kind == kind
