@@ -1,4 +1,4 @@
-"""A real Redis server for tests (Debian: redis-server), which keeps nothing on disk and listens on this machine only."""
+"""A real Redis server for tests (Debian: redis-server). It keeps nothing on disk and listens on this machine only."""
 
 from __future__ import annotations
 

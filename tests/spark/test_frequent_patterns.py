@@ -19,10 +19,11 @@ from written_rows import WAIT, rows_of
 from penstock import sinks, sources
 from penstock.engine.spark.host import SparkHost
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from pattern_counts import exact_changes
+
+ROOT = Path(__file__).parents[2]
 
 RATE, TWEETS = 12, 1_500
 

@@ -7,6 +7,7 @@ offset counts the entries up to it, so that entries which were deleted before th
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ for at, entry in ipairs(found) do found[at] = entry[1] end
 return found
 """
 T = TypeVar("T")
+#: The id of an entry, and its fields.
+Entry = tuple[bytes, Mapping[bytes, bytes]]
 
 
 def redis(
@@ -77,7 +80,8 @@ class RedisSource(SourceKind):
     """Its URL may hold a password, so it does not appear where the source is printed."""
 
     url: str = field(repr=False)
-    stream: str
+    #: The key of the Redis stream.
+    entries: str
     fields: pa.Schema
     start: str
     follow: bool
@@ -99,7 +103,7 @@ class RedisSource(SourceKind):
         return {
             "kind": self.kind,
             "server": self.server,
-            "stream": self.stream,
+            "stream": self.entries,
             "start": self.start,
             "follow": self.follow,
         }
@@ -112,7 +116,7 @@ class RedisSource(SourceKind):
 
     def check(self, where: Location | None) -> None:
         try:
-            self.ask(lambda client: client.xlen(self.stream))
+            self.ask(lambda client: client.xlen(self.entries))
         except PenstockError as error:
             raise PenstockError(error.name, error.message, error.hint, where) from None
 
@@ -123,23 +127,22 @@ class RedisSource(SourceKind):
         after, last, wanted = load
         found = 0
         while True:
-            low = f"({after}"
-            entries = self.ask(lambda client, low=low: client.xrange(self.stream, low, last, ENTRIES))
-            if not entries:
+            some = self.ask(functools.partial(_entries, self.entries, after, last))
+            if not some:
                 break
-            found += len(entries)
-            after = entries[-1][0].decode()
-            yield from self._rows(entries, bad_row)
+            found += len(some)
+            after = some[-1][0].decode()
+            yield from self._rows(some, bad_row)
         if found != wanted:
             raise PenstockError(
                 "REDIS_DATA_LOST",
-                f'the stream "{self.stream}" has {found:,} entries up to {last} where it had {wanted:,}.',
+                f'the stream "{self.entries}" has {found:,} entries up to {last} where it had {wanted:,}.',
                 "Entries were deleted before they were read: trim the stream later, or by the ids that were read. To "
                 "go on without them, give up the position of the source with --forget and the name of the source.",
             )
 
-    def _rows(self, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]], bad_row: BadRow | None) -> Iterator[Any]:
-        bad = BadRows(self.stream, bad_row)
+    def _rows(self, entries: Sequence[Entry], bad_row: BadRow | None) -> Iterator[Any]:
+        bad = BadRows(self.entries, bad_row)
         names = [name.encode() for name in self.fields.names]
 
         def convert(first: int, count: int) -> pa.RecordBatch:
@@ -165,7 +168,7 @@ class RedisSource(SourceKind):
             return question(_client(self.url))
         except library.exceptions.ResponseError as error:
             raise PenstockError(
-                "BAD_SOURCE", f'"{self.stream}" cannot be read: {error}.', "Name the key of a Redis stream."
+                "BAD_SOURCE", f'"{self.entries}" cannot be read: {error}.', "Name the key of a Redis stream."
             ) from None
         except (library.exceptions.RedisError, OSError) as error:
             raise PenstockError(
@@ -209,7 +212,7 @@ class RedisOffsets(Offsets):
             return
         after = self._ids[-1][0] if self._ids else self.position[0]
         try:
-            found = self._spec.ask(lambda client: client.eval(_IDS_AFTER, 1, self._spec.stream, after, IDS))
+            found = self._spec.ask(lambda client: client.eval(_IDS_AFTER, 1, self._spec.entries, after, IDS))
         except PenstockError as error:
             since = self._silent_since = now if self._silent_since is None else self._silent_since
             if error.name != "REDIS_UNREACHABLE" or now - since > PATIENCE_SECONDS:
@@ -267,8 +270,14 @@ class RedisOffsets(Offsets):
 
     def _last(self) -> str:
         """The id of the newest entry."""
-        found = self._spec.ask(lambda client: client.xrevrange(self._spec.stream, count=1))
+        found = self._spec.ask(lambda client: client.xrevrange(self._spec.entries, count=1))
         return found[0][0].decode() if found else BEGIN
+
+
+def _entries(stream: str, after: str, last: str, client: Any) -> Sequence[Entry]:
+    """The first entries after one id, and up to another."""
+    found: Sequence[Entry] = client.xrange(stream, f"({after}", last, ENTRIES)
+    return found
 
 
 def _column(texts: list[bytes | None], type_: pa.DataType) -> pa.Array:
