@@ -39,6 +39,9 @@ def store(tmp_path, monkeypatch) -> Iterator[SegmentStore]:
     monkeypatch.setattr(worker, "host_name", lambda: "127.0.0.9")
     fetching._AWAY.clear()
     yield SegmentStore(str(tmp_path / "far"), origins=Origins.with_new_token(port, 1 << 20))
+    # A request that was given up ends later, and would say of the next test's machine that it is away.
+    fetching._pool().shutdown(wait=True)
+    fetching._pool.cache_clear()
     fetching._AWAY.clear()
 
 
