@@ -3,8 +3,8 @@
 Every thread of Java that has ever called Python has a connection of its own, with a thread and an open file in Python
 and another open file in Java. Py4J keeps all of them until the JVM ends, also those of threads that are gone: each
 query that is started and stopped would leave one behind. So the last call of a query's thread says that it is the last,
-and a while later its connection is closed. Py4J's own cleaner is switched off for connections of threads, because it cannot
-know which threads are gone.
+and a while later its connection is closed. Py4J's own cleaner is switched off for connections of threads, because it
+cannot know which threads are gone.
 """
 
 from __future__ import annotations
