@@ -83,9 +83,9 @@ def cases(draw: st.DrawFn) -> Case:
             for name in "abc"[:machines]
         )
     )
-    assume(len(where.slots) <= 5)
+    assume(len(where.slots) <= 4)
     slot = st.sampled_from(where.slots)
-    tasks = draw(st.lists(slot, min_size=1, max_size=5))
+    tasks = draw(st.lists(slot, min_size=1, max_size=6))
     held = {one: tasks.count(one) for one in tasks}
     work = {one: draw(st.integers(1, count)) for one, count in sorted(held.items())}
     count = draw(st.integers(1, len(tasks)))

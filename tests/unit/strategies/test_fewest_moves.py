@@ -84,6 +84,31 @@ def test_what_costs_least_moves() -> None:
     assert after.tasks["work"] == (first, second, second, first)
 
 
+def test_a_slot_counts_by_the_largest_tasks_that_it_may_keep() -> None:
+    """Three slots become two, with at most three tasks each: the one with 103 bytes in four tasks keeps 102 of them."""
+    narrow = Cluster.of(["a", "b", "c"], slots=1, cores=1)
+    a, b, c = narrow.slots
+    before = Placement({"work": {a: 1, b: 1, c: 1}}, {"work": (a, a, a, a, b, c)})
+    state = {task: StateSize(bytes=size) for task, size in enumerate((1, 1, 1, 100, 50, 60))}
+    seen = {"work": OperatorSnapshot("work", "keyed", 3, state=state)}
+    snapshot = Snapshot(DEFINITION, narrow, before, 0.0, 60.0, 6, seen, {}, {}, {}, {})
+    wanted = Wanted.as_now(DEFINITION, narrow, before)
+    after = place("fewest_moves", replace(wanted, instances={"work": 2}, snapshot=snapshot))
+    assert isinstance(after, Placement)
+    assert set(after.of("work")) == {a, c}
+    assert after.tasks["work"][3:] == (a, c, c)
+    assert moved(before, after) == 2
+
+
+def test_an_instance_that_keeps_nothing_goes_where_it_needs_no_task_from_elsewhere() -> None:
+    wide = Cluster.of(["a"], slots=3, cores=2)
+    first, second, _ = wide.slots
+    before = Placement({"work": {first: 1, second: 1}}, {"work": (first, first, first, second, second)})
+    after = scaled(before, 4, wide)
+    assert moved(before, after) == 0
+    assert after.of("work") == {first: 2, second: 2}
+
+
 # Bar: 200 tasks on 50 slots below 0.1 s, and 10,000 tasks on 1,000 slots below 2 s
 
 
