@@ -217,8 +217,9 @@ def given(tweets):
     return sources.files(tweets, format="json", schema=TWEET)
 
 
-def frequent_patterns(source, reporter, threshold=THRESHOLD):
-    """The topology of the paper: instances, tasks and minimum of each operator are those of its table I."""
+def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=20):
+    """The topology of the paper: instances, tasks and minimum of each operator are those of its table I. A test gives
+    the detector fewer: every task is a process of Python."""
     topology = Topology("frequent_patterns")
     tweets = topology.source("input", source, instances=1)
     patterns = topology.map(
@@ -238,8 +239,8 @@ def frequent_patterns(source, reporter, threshold=THRESHOLD):
         schema=CHANGE,
         event_time="at",
         lateness=LATENESS,
-        instances=5,
-        tasks=20,
+        instances=instances,
+        tasks=tasks,
         min_instances=1,
     )
     topology.sink("reporter", reporter, inputs=changes, instances=1)

@@ -82,9 +82,10 @@ def test_every_change_of_every_pattern_is_that_of_a_batch_job(
     made = sources.rate(600, sources.generated(tweets, module["TWEET"]), rows=TWEETS)
     opened = {"generated": nullcontext(made), "files": from_files(given, table), "redis": from_redis(given, table)}
     with opened[kind] as source:
-        topology = module["frequent_patterns"](source, sinks.parquet(tmp_path / "changes"))
+        reporter = sinks.parquet(tmp_path / "changes")
+        topology = module["frequent_patterns"](source, reporter, instances=2, tasks=2)
         with running(topology, local_host) as run:
-            assert run.wait(WAIT)
+            assert run.wait(2 * WAIT)
     expected = wanted(local_host, module, table)
     assert changes(rows_of(tmp_path / "changes")) == expected
     kinds = Counter(change for _, _, change, _ in expected)

@@ -75,6 +75,9 @@ class Columns:
     def _stored(self, part: Any, column: pa.Field) -> Any:
         if part is None:
             return None
+        # Arrow would cut a fraction off without a word.
+        if isinstance(part, float) and not part.is_integer() and pa.types.is_integer(column.type):
+            raise self._wrong(part, f"{column.name} {type_text(column.type)}")
         try:
             scalar = pa.scalar(part, type=column.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
