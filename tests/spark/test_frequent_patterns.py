@@ -68,6 +68,7 @@ def from_files(folder: Path, table: pa.Table) -> Iterator[sources.FileSource]:
     yield sources.files(folder, format="json", schema="id long, at timestamp, text string", follow=False)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("kind", ["generated", "files", "redis"])
 def test_every_change_of_every_pattern_is_that_of_a_batch_job(
     kind: str, local_host: SparkHost, running: Callable, tmp_path: Path
