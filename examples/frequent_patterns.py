@@ -183,8 +183,7 @@ class Detector(state.Processor):
             return
         # A pattern that cannot have become frequent is only looked at when it is gone.
         calm = not held["frequent"] and sum(bins.values()) <= self.threshold
-        last = max(bins) + WINDOW + 1
-        soonest = last if calm else min(self._moments(bins, held["looked"], last))
+        soonest = gone_at(bins) if calm else min(self._moments(bins, held["looked"], max(bins) + WINDOW + 1))
         if soonest != held["next"]:
             if held["next"] >= 0:
                 self.timers.cancel(EPOCH + held["next"] * SECOND)
@@ -193,6 +192,13 @@ class Detector(state.Processor):
 
     def _change(self, key, end, change, n):
         return {**key, "at": EPOCH + end * SECOND, "change": change, "n": n}
+
+
+def gone_at(bins):
+    """The first end of a window in which no second of these is any more."""
+    seconds = sorted(bins)
+    gaps = (second for second, after in itertools.pairwise(seconds) if after > second + WINDOW)
+    return next(gaps, seconds[-1]) + WINDOW + 1
 
 
 def packed(bins):

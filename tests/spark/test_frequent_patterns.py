@@ -36,6 +36,7 @@ def wanted(host: SparkHost, module: dict, tweets: pa.Table) -> Counter:
     """The changes up to where the watermark gets by the last tweet."""
     spark = host.spark.newSession()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     frame = spark.createDataFrame(tweets.select(["at", "text"]))
     rows = exact_changes(frame, module["patterns_of"], module["WINDOW"], module["THRESHOLD"]).toArrow().to_pylist()
     last = max(tweets.column("at").to_pylist()).replace(microsecond=0) - timedelta(seconds=module["LATENESS"])

@@ -50,6 +50,10 @@ def test_the_patterns_of_a_tweet_are_its_sets_of_words() -> None:
     assert list(MODULE["patterns_of"]("")) == []
 
 
+def change_of(row: dict) -> tuple[int, str, int]:
+    return (row["at"] - START) // SECOND, row["change"], row["n"]
+
+
 def window_counts(seconds: list[int], threshold: int) -> list[tuple[int, str, int]]:
     """By counting every window: the changes of one pattern that is in a tweet in each of these seconds."""
     found, previous, total = [], 0, 0
@@ -75,9 +79,10 @@ def test_the_detector_says_what_counting_every_window_says(batches, threshold) -
         said += trial.rows(rows)
         taken += [second for second in seconds if second > watermark]
         watermark = max(watermark, max(seconds) - int(MODULE["LATENESS"]))
+        passed = [change for change in window_counts(taken, threshold) if change[0] <= watermark]
+        assert sorted(map(change_of, said)) == sorted(passed), "what the watermark has passed is told, and nothing else"
     said += trial.pass_to(START + 1_000 * SECOND)
-    changes = [((row["at"] - START) // SECOND, row["change"], row["n"]) for row in said]
-    assert sorted(changes) == sorted(window_counts(taken, threshold))
+    assert sorted(map(change_of, said)) == sorted(window_counts(taken, threshold))
     assert trial.state("held", pattern="a") is None, "what is gone leaves no state"
     assert trial.timers(pattern="a") == []
 
