@@ -79,6 +79,16 @@ MISTAKES = {
     + LINES
     + 't.sink("o", sinks.noop(), inputs=s)\n'
     + 't.aggregate("m", {"n": aggregates.sum("nothing")}, inputs=s, key="sentence") #!\n',
+    "BAD_PROCESSOR": START + LINES + f't.stateful("m", int, inputs=s, key="sentence", {SCHEMA}) #!\n' + OUT,
+    "BAD_STATE": START
+    + LINES
+    + "from penstock import state\n"
+    + "class P(state.Processor):\n"
+    + '    seen = state.value("n array<int>") #!\n'
+    + "    def rows(self, key, rows):\n"
+    + "        return ()\n"
+    + f't.stateful("m", P, inputs=s, key="sentence", {SCHEMA})\n'
+    + OUT,
     "BAD_SOURCE": START + 's = t.source("s", sources.rate(-1)) #!\n',
     "BAD_SINK": START + LINES + 't.sink("out", sinks.parquet(""), inputs=s) #!\n',
     "NO_TOPOLOGY": '"""Nothing here.""" #!\n',

@@ -16,10 +16,10 @@ from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentFile, SegmentStore
 from penstock.engine.executor import bundle, instance, worker
 from penstock.engine.executor.readers import SourceReader
-from penstock.engine.message.failures import OperatorFailure
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Descriptor
 from penstock.errors import Location
+from penstock.failing import OperatorFailure
 from penstock.monitor.report import BundleReport
 from penstock.sinks.parquet_sink import ParquetWriter
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError

@@ -13,10 +13,10 @@ from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
 from penstock.engine.executor import bundle, instance
-from penstock.engine.message.failures import OperatorFailure
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Descriptor
 from penstock.errors import Location
+from penstock.failing import OperatorFailure
 from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 

@@ -208,7 +208,7 @@ def test_counters_of_machines_are_told_to_the_monitor_in_every_round(around: Wat
     told: list[object] = []
 
     class Told(Recorder):
-        def use(self, readings: Any) -> None:
+        def read(self, readings: Any) -> None:
             told.append(readings)
 
     reading = {"a": MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 60.0)}
