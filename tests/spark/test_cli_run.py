@@ -149,6 +149,7 @@ def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command):
     assert run.err == ""
 
 
+@pytest.mark.live
 def test_sigterm_ends_it_in_order_with_one_json_object(flow, command):
     # In the background of a script, where a Ctrl-C is for whoever is in the foreground.
     run = command("run", flow(), "--json", "--slots", "3", background=True)

@@ -30,7 +30,7 @@ def declared(folder: Path, rows: int, rate: float) -> Topology:
     return topology
 
 
-@pytest.mark.parametrize("shuffle", ["exchange", "none"])
+@pytest.mark.parametrize("shuffle", ["exchange", pytest.param("none", marks=pytest.mark.live)])
 def test_counts_are_right_state_outlives_a_restart_and_timers_come(
     local_host: SparkHost, running: Callable, tmp_path: Path, shuffle: str
 ) -> None:
