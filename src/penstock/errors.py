@@ -126,6 +126,7 @@ ERRORS: Mapping[str, str] = {
     "SINK_NOT_EMPTY": "The folder of a sink holds files that this state did not write.",
     "CATALOG_UNREACHABLE": "The catalog's database cannot be opened.",
     "STATISTICS_UNREACHABLE": "The statistics store's database cannot be opened.",
+    "NEIGHBOURS_UNREACHABLE": "The database that topologies on one cluster share cannot be opened, or does not answer.",
     "SEGMENT_UNREADABLE": "A segment of a channel is missing or cannot be read.",
     # what Penstock finds out with Spark before rows flow
     "NEEDS_ROCKSDB": "An operator keeps state of its own, which Spark keeps only with the setting state_store=rocksdb.",

@@ -255,6 +255,12 @@ class Settings:
     measure_seconds: float = setting(
         60.0, "Seconds before and after a scaling operation over which the throughput is compared.", low=1, high=3600
     )
+    neighbours: str = setting(
+        "auto",
+        "Where topologies on the same attached cluster agree that one of them changes at a time, and see what the "
+        "others use: the URL of a database that all of them reach (postgresql://...), auto (your topologies on this "
+        "computer share an SQLite file), or off. A topology that starts a cluster of its own has no neighbours.",
+    )
     control: str = setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
     control_host: str = setting(
         "127.0.0.1",

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from penstock import plugins
 from penstock.api.discovery import Entry
+from penstock.api.neighbourhood import leases_of, neighbours_of
 from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, open_to_others
@@ -24,6 +25,7 @@ from penstock.api.steering import Steering
 from penstock.autoscaler.autonomy import check_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
+from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 from penstock.running import Changes, RunningTopology
 from penstock.settings import Settings
@@ -35,8 +37,8 @@ POLL = 0.1
 class Handle(Steering):
     """A running topology. `stop`, or leaving it as a context manager, ends everything that was started for it."""
 
-    def __init__(self, run: RunningTopology, cluster_kind: str) -> None:
-        super().__init__(run, cluster_kind, self._stop_in_background)
+    def __init__(self, run: RunningTopology, cluster_kind: str, neighbours: Neighbours = ALONE) -> None:
+        super().__init__(run, cluster_kind, self._stop_in_background, neighbours)
         #: The running topology, for reads that the handle has no method for.
         self.run = run
         #: Everything that was started for the topology and ends with it.
@@ -124,6 +126,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     check_goal(wanted.strategy, goal)
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
+        leases = starting.enter_context(leases_of(choice, definition.name, wanted))
         launched = starting.enter_context(
             started(
                 definition,
@@ -135,7 +138,8 @@ def run(  # noqa: PLR0913 - the options of the command line
                 forget=forget,
             )
         )
-        handle = Handle(launched, choice.kind)
+        neighbours = starting.enter_context(neighbours_of(launched, leases))
+        handle = Handle(launched, choice.kind, neighbours)
         starting.callback(handle.close)
         handle.entry = entry
         with handle.ending:  # a stop that others ask for from now on waits until everything to end is known

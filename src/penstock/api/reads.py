@@ -7,6 +7,7 @@ from typing import Any
 from penstock.api.history_request import HistoryRequest
 from penstock.api.status import status_of
 from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.autoscaler.operations import Operations
 from penstock.autoscaler.shapes import machine_as_json, placement_as_json
 from penstock.clock import meant, shown, wall_time
@@ -26,20 +27,25 @@ Json = dict[str, Any]
 class Reads:
     """The reads of one running topology. Any thread may call them; no read changes anything."""
 
-    def __init__(self, run: RunningTopology, cluster_kind: str, operations: Operations) -> None:
+    def __init__(
+        self, run: RunningTopology, cluster_kind: str, operations: Operations, neighbours: Neighbours = ALONE
+    ) -> None:
         self._run = run
         self._kind = cluster_kind
         self.operations = operations
+        self._neighbours = neighbours
 
     def topology(self) -> Json:
         """Operators and streams as the user declared them."""
         return render.as_json(self._run.definition)
 
     def status(self) -> Json:
-        """What runs where, how fast each operator is, and how many rows wait."""
-        current = self.operations.current
-        operation = None if current is None else current.as_json(self.operations.step())
-        answer = status_of(self._run, self._kind) | {"operation": operation}
+        """What runs where, how fast each operator is, how many rows wait, the operation that is first in line, and the
+        other topologies on the cluster (null if the cluster is not shared)."""
+        first, seen = self.operations.first, self._neighbours.seen
+        operation = None if first is None else first.as_json(self.operations.step())
+        neighbours = None if seen is None else [one.as_json() for one in seen]
+        answer = status_of(self._run, self._kind) | {"operation": operation, "neighbours": neighbours}
         return answer | {"state": "stopping"} if self.operations.closing else answer
 
     def snapshot(self) -> Json:

@@ -12,6 +12,7 @@ from penstock.autoscaler.autonomy import needs_no_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.hands import controller_of
+from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.monitor.events import EventKind
 from penstock.running import RunningTopology
 from penstock.settings import Settings
@@ -24,9 +25,10 @@ def steered(
     request_stop: Callable[[bool], object],
     goal: Goal | None = None,
     entry: Entry | None = None,
+    neighbours: Neighbours = ALONE,
 ) -> Iterator[Steering]:
     """Steer a run until the block is left; an operation that is under way then is rolled back first."""
-    steering = Steering(run, cluster_kind, request_stop)
+    steering = Steering(run, cluster_kind, request_stop, neighbours)
     with ExitStack() as until_the_end:
         until_the_end.callback(steering.close)
         open_to_others(steering, run, until_the_end, goal, entry)

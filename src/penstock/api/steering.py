@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.api.reads import Json, Reads
 from penstock.autoscaler.desk import Desk
 from penstock.autoscaler.goals import Grow, Shrink
+from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.autoscaler.operations import Propose
 from penstock.autoscaler.proposals import Proposal
 from penstock.cluster.model import Slot
@@ -23,11 +24,17 @@ class Steering(Reads):
     """The reads and actions of one running topology. Any thread may call them; actions that change the topology are
     carried out one after the other."""
 
-    def __init__(self, run: RunningTopology, cluster_kind: str, request_stop: Callable[[bool], object]) -> None:
+    def __init__(
+        self,
+        run: RunningTopology,
+        cluster_kind: str,
+        request_stop: Callable[[bool], object],
+        neighbours: Neighbours = ALONE,
+    ) -> None:
         """`request_stop` is told whether to drain, and returns at once."""
         #: Where all changes are decided on and carried out, those of a controller too.
-        self.desk = Desk(run)
-        super().__init__(run, cluster_kind, self.desk.operations)
+        self.desk = Desk(run, neighbours)
+        super().__init__(run, cluster_kind, self.desk.operations, neighbours)
         self._request_stop = request_stop
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.autoscaler.execution import Execution
 from penstock.autoscaler.goals import Grow, Shrink
+from penstock.autoscaler.neighbours import ALONE, Neighbours, cores_of_all
 from penstock.autoscaler.operations import SOMEBODY, Operations, Propose
 from penstock.autoscaler.policy import View, decide, policy, view_of
 from penstock.autoscaler.proposals import Answer, Proposal, action_of, machines_fewer, machines_more
@@ -25,9 +26,10 @@ Json = dict[str, Any]
 class Desk:
     """Any thread may call it."""
 
-    def __init__(self, run: RunningTopology) -> None:
+    def __init__(self, run: RunningTopology, neighbours: Neighbours = ALONE) -> None:
         self._run = run
-        self.execution = Execution(run, RequestedRecords(run, self.view))
+        self._neighbours = neighbours
+        self.execution = Execution(run, RequestedRecords(run, self.view), neighbours)
 
     @property
     def operations(self) -> Operations:
@@ -41,7 +43,8 @@ class Desk:
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """The view that a policy decides on."""
-        return view_of(self.planned(), self._run.settings, self._run, request)
+        view = view_of(self.planned(), self._run.settings, self._run, request)
+        return replace(view, neighbours=cores_of_all(self._neighbours.seen or ()))
 
     def planned(self) -> Snapshot:
         """The snapshot with the planned placement. A slot that is lost for a moment does not change the plan, so a

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from penstock.autoscaler.effect import Effects, EndedOperation
+from penstock.autoscaler.neighbours import ALONE, Change, Neighbours
 from penstock.autoscaler.operations import SOMEBODY, Operation, Operations, Propose
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.requested_records import RequestedRecords
@@ -22,19 +24,27 @@ from penstock.running import RunningTopology
 #: How many seconds the end of a topology waits for a plan that a program carries out itself.
 CLOSING = 5.0
 POLL = 0.05
+#: Errors after which an operation does not begin again.
+_NOT_AGAIN = ("CANCELLED", "LEASE_LOST")
 Json = dict[str, Any]
 
 
 class Execution:
     """The operations of one running topology. Any thread may ask for one; they are carried out one after the other."""
 
-    def __init__(self, run: RunningTopology, records: RequestedRecords | None = None) -> None:
-        """`records` are those of decisions that a person asked for; None keeps none."""
+    def __init__(
+        self, run: RunningTopology, records: RequestedRecords | None = None, neighbours: Neighbours = ALONE
+    ) -> None:
+        """`records` are those of decisions that a person asked for; None keeps none. An operation is carried out while
+        this topology has the lease among its `neighbours`."""
         self._run = run
+        self._neighbours = neighbours
         self._records = records
         self._changes = run.changes
         self._effects = Effects(run)
-        self.operations = Operations(self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended)
+        self.operations = Operations(
+            self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended, lease=self._lease
+        )
 
     def close(self) -> None:
         """Roll back the operation that is under way, and accept no other: before the run is stopped. A plan that a
@@ -52,7 +62,7 @@ class Execution:
         """Queue an operation; `who` asked for it. What cannot be done is refused with a named error."""
         event = self._run.happened(EventKind.REQUEST, f"{who} asked for this", action, fields=arguments)
         try:
-            if self.operations.current is None:
+            if self.operations.first is None:
                 # No operation is in the way: a plan that cannot run is refused here and now, not later in the queue.
                 self._changes.leads_to(propose().plan)
             return self.operations.submit(action, arguments, propose, str(event.id), who).as_json()
@@ -98,17 +108,43 @@ class Execution:
         more, the operation ends as rolled back."""
         if operation.cancelled:
             return Outcome(plan, Status.ROLLED_BACK, "CANCELLED: the operation had not begun", error="CANCELLED")
-        outcome = self._changes.carry_out(plan)
+        outcome = self._while_leased(operation, plan)
         for _ in range(1, self._run.settings.scaling_attempts):
-            if outcome.status is not Status.ROLLED_BACK or outcome.error == "CANCELLED" or operation.cancelled:
+            if outcome.status is not Status.ROLLED_BACK or outcome.error in _NOT_AGAIN or operation.cancelled:
                 break
             text = f"the operation was rolled back and begins again: {outcome.reason}"
             self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, outcome_as_json(outcome))
             try:
-                outcome = self._changes.carry_out(plan)
+                outcome = self._while_leased(operation, plan)
             except PenstockError as refusal:
                 return replace(outcome, reason=f"{outcome.reason}; and the operation cannot begin again: {refusal}")
         return outcome
+
+    def _while_leased(self, operation: Operation, plan: Plan) -> Outcome:
+        """A plan whose lease is lost in the middle is rolled back, as one that is cancelled; its outcome says why. Some
+        steps cannot be stopped early; then an event says that the plan went on after the lease was lost."""
+        if (lost := self._neighbours.lost) is not None:
+            return Outcome(plan, Status.ROLLED_BACK, f"{lost.name}: {lost.message}", error=lost.name)
+        outcome = self._changes.carry_out(plan)
+        if (lost := self._neighbours.lost) is None:
+            return outcome
+        if outcome.status is Status.ROLLED_BACK:
+            return replace(outcome, reason=f"{lost.name}: {lost.message}; {outcome.reason}", error=lost.name)
+        text = f"{lost.name}: {lost.message} The operation could not be stopped any more."
+        self._run.happened(EventKind.FAULT, text, operation.action, operation.cause, {"error": lost.name})
+        return outcome
+
+    def _lease(self, operation: Operation) -> AbstractContextManager[None]:
+        """The lease of the cluster for an operation. An operation that waits for it says so, in an event too."""
+
+        def waits(why: str) -> None:
+            if why != operation.waits:
+                operation.waits = why
+                self._run.happened(EventKind.NOTICE, why, operation.action, operation.cause)
+
+        return self._neighbours.lease(
+            Change(waits, lambda seconds: self.operations.wait(operation, seconds), self._changes.cancel)
+        )
 
     def _ended(self, operation: Operation) -> None:
         if operation.state is Fate.DONE and operation.began_at is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,8 @@ class Operation:
     #: Whether the operation must not go on. Checked before each attempt, because between two attempts there is nothing
     #: to roll back.
     cancelled: bool = False
+    #: Why the operation waits although its turn has come; empty if it does not.
+    waits: str = ""
 
     def as_json(self, step: str = "") -> dict[str, Any]:
         return {
@@ -74,6 +77,8 @@ class Operation:
             return f"{self.error.name}: {self.error.message}"
         if self.outcome is not None:
             return self.outcome.reason
+        if self.state is Fate.WAITING:
+            return self.waits
         return self.proposal.plan.reason if self.proposal is not None else ""
 
 
@@ -88,6 +93,7 @@ class Operations:
         step: Callable[[], str],
         told: Callable[[Operation], object] = lambda _: None,
         clock: Callable[[], float] = run_time,
+        lease: Callable[[Operation], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self._carry_out = carry_out
         self._cancel = cancel
@@ -95,6 +101,8 @@ class Operations:
         #: Is called with every operation that has ended.
         self._told = told
         self._clock = clock
+        #: Is entered before an operation begins, and may have it wait there; is left after its end.
+        self._lease = lease
         self._changed = threading.Condition()
         self._waiting: deque[Operation] = deque()
         self._known: dict[int, Operation] = {}
@@ -149,6 +157,12 @@ class Operations:
         with self._changed:
             return next((one for one in self._known.values() if one.state is Fate.RUNNING), None)
 
+    @property
+    def first(self) -> Operation | None:
+        """The operation that is being carried out, or else the next one; None if all are over."""
+        with self._changed:
+            return next((one for one in self._known.values() if not one.state.over), None)
+
     def step(self) -> str:
         """What is being done now for the operation that is carried out."""
         return self._step()
@@ -194,28 +208,53 @@ class Operations:
 
     def _work(self) -> None:
         while (operation := self._next()) is not None:
-            try:
-                operation.proposal = operation.propose()
-                operation.outcome = self._carry_out(operation)
-                state = _FATE_OF[operation.outcome.status]
-            except PenstockError as problem:
-                operation.error, state = problem, Fate.REFUSED
-            except Exception as problem:  # a bug must not end the thread that everybody waits for
-                LOGGER.exception("operation %d, %s, failed", operation.id, operation.action)
-                operation.error, state = _internal(problem), Fate.REFUSED
-            with self._changed:
-                self._end(operation, state)
-            self._told(operation)
+            with self._refusing(operation), self._lease(operation):
+                if self._begun(operation):
+                    # It ends before the lease does, so that no neighbour's operation begins before its end.
+                    with self._refusing(operation):
+                        operation.proposal = operation.propose()
+                        operation.outcome = self._carry_out(operation)
+                        self._ended(operation, _FATE_OF[operation.outcome.status])
+
+    @contextmanager
+    def _refusing(self, operation: Operation) -> Iterator[None]:
+        """An operation that fails with an error ends as refused."""
+        try:
+            yield
+        except PenstockError as problem:
+            self._ended(operation, Fate.REFUSED, problem)
+        except Exception as problem:  # a bug must not end the thread that everybody waits for
+            LOGGER.exception("operation %d, %s, failed", operation.id, operation.action)
+            self._ended(operation, Fate.REFUSED, _internal(problem))
 
     def _next(self) -> Operation | None:
+        """The operation whose turn comes now. It waits until it has begun, so it can be dropped until then."""
         with self._changed:
             if not self._waiting:
                 self._worker = None
                 return None
-            operation = self._waiting.popleft()
+            return self._waiting[0]
+
+    def _begun(self, operation: Operation) -> bool:
+        """Begin an operation, unless it was dropped while it waited."""
+        with self._changed:
+            if operation.state.over:
+                return False
+            self._waiting.remove(operation)
             operation.state, operation.began_at = Fate.RUNNING, self._clock()
             self._changed.notify_all()
-            return operation
+            return True
+
+    def _ended(self, operation: Operation, state: Fate, error: PenstockError | None = None) -> None:
+        """End an operation, also one that could not begin, unless it was dropped before."""
+        with self._changed:
+            if operation.state.over:
+                return
+            if operation in self._waiting:
+                self._waiting.remove(operation)
+            operation.error = error
+            self._end(operation, state)
+        self._told(operation)
 
     def _end(self, operation: Operation, state: Fate) -> None:
         operation.state, operation.ended_at = state, self._clock()

@@ -7,7 +7,7 @@ penstock.plugins), and users name it: `penstock run --strategy NAME`, `penstock 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -105,6 +105,8 @@ class View:
     wanted_since: float | None = None
     #: Whether the sources are paused: measurements then say nothing about demand.
     paused: bool = False
+    #: The cores that other topologies on the same cluster use, by machine; empty if none are known.
+    neighbours: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def balance(self) -> Balance:

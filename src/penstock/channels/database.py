@@ -71,6 +71,7 @@ class DatabaseContent:
 
 CATALOG = DatabaseContent("catalog", "CATALOG_UNREACHABLE")
 STATISTICS = DatabaseContent("statistics store", "STATISTICS_UNREACHABLE")
+NEIGHBOURS = DatabaseContent("database of neighbours", "NEIGHBOURS_UNREACHABLE")
 
 
 class Database:

@@ -16,11 +16,11 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from penstock.channels.database import CATALOG, Database, Retries
+from penstock.channels.database import NEIGHBOURS, Database, Retries
 from penstock.errors import PenstockError
 
 Result = TypeVar("Result")
@@ -69,6 +69,14 @@ class Neighbour:
     #: What it uses, by machine, in cores.
     uses: Mapping[str, float] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topology": self.topology,
+            "driver": self.driver,
+            "in_line": self.ticket is not None,
+            "uses": dict(self.uses),
+        }
+
 
 class Leases:
     """The leases that one driver asks for. Any thread may call it."""
@@ -77,7 +85,8 @@ class Leases:
         self._database = database
         self._cluster = cluster
         self._topology = topology
-        self._lasts = lasts
+        #: Seconds that the row of this driver lasts, unless it is renewed.
+        self.lasts = lasts
         #: Unique, also after a restart of the same process: nobody must take a row for its own that is another's.
         self.driver = f"process {os.getpid()} on {socket.gethostname()} ({secrets.token_hex(4)})"
 
@@ -86,7 +95,7 @@ class Leases:
         url: str, cluster: str, topology: str, lasts: float = LASTS_SECONDS, retries: Retries | None = None
     ) -> Leases:
         """`cluster` is a name that all topologies on the same machines give."""
-        database = Database.open(url, retries=retries, content=CATALOG)
+        database = Database.open(url, retries=retries, content=NEIGHBOURS)
         database.prepare(meta, SCHEMA_VERSION)
         return Leases(database, cluster, topology, lasts)
 
@@ -123,11 +132,15 @@ class Leases:
             return True
 
         if not self._locked(work):
-            raise PenstockError(
-                "LEASE_LOST",
-                f'"{self._topology}" was not heard of for {self._lasts:g} s, and another topology may change now.',
-                "Nothing more of this change is done. Ask for it again.",
-            )
+            raise self.lost()
+
+    def lost(self) -> PenstockError:
+        """The error of a driver that did not renew its lease in time."""
+        return PenstockError(
+            "LEASE_LOST",
+            f'"{self._topology}" could not renew its lease, which lasts {self.lasts:g} s: another topology may change.',
+            "Nothing more of this change is done. Ask for it again.",
+        )
 
     def leave(self) -> None:
         """Give the lease, or the place in the line, to the next one."""
@@ -175,7 +188,7 @@ class Leases:
 
     def _renew(self, connection: sa.Connection, now: float, **more: str) -> None:
         row = {"cluster": self._cluster, "driver": self.driver, "topology": self._topology, "uses": "{}", **more}
-        insert = self._database.insert(drivers).values(**row, until=now + self._lasts, ticket=None)
+        insert = self._database.insert(drivers).values(**row, until=now + self.lasts, ticket=None)
         changed = {"until": insert.excluded.until, **{name: insert.excluded[name] for name in more}}
         connection.execute(insert.on_conflict_do_update(index_elements=["cluster", "driver"], set_=changed))
 

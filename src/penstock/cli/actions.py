@@ -238,7 +238,13 @@ def _followed(client: Client, operation: Json, as_json: bool) -> Json:
     from penstock.cli.running_pages import waiting
 
     with waiting(as_json) as tell:
-        return client.follow(operation, lambda one: tell(f"{one['action']}: {one['step'] or one['state']}"))
+        return client.follow(operation, lambda one: tell(f"{one['action']}: {_doing(one)}"))
+
+
+def _doing(operation: Json) -> str:
+    """What is done for an operation now, or why it waits."""
+    why = operation["reason"] if operation["state"] == "waiting" else operation["step"]
+    return str(why or operation["state"])
 
 
 def _shown(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.api.discovery import Entry
+from penstock.api.neighbourhood import leases_of, neighbours_of
 from penstock.api.starting import started
 from penstock.api.steered import found_from_the_start, steered
 from penstock.api.steering import Steering
@@ -64,18 +65,24 @@ def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
 def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | None) -> tuple[Summary, int]:
     stops.when_early(lambda: _tell_of_the_end(entry, NOTHING_READ))
     try:
-        with started(
-            order.definition,
-            order.choice,
-            order.settings,
-            order.state,
-            python_path=[order.loaded.folder],
-            spark_conf=order.spark_conf,
-            tell=screen.tell,
-            forget=order.forget,
-        ) as run:
+        with (
+            leases_of(order.choice, order.definition.name, order.settings) as leases,
+            started(
+                order.definition,
+                order.choice,
+                order.settings,
+                order.state,
+                python_path=[order.loaded.folder],
+                spark_conf=order.spark_conf,
+                tell=screen.tell,
+                forget=order.forget,
+            ) as run,
+        ):
             stops.started()
-            with steered(run, order.choice.kind, stops.ask, order.goal, entry) as steering:
+            with (
+                neighbours_of(run, leases) as neighbours,
+                steered(run, order.choice.kind, stops.ask, order.goal, entry, neighbours) as steering,
+            ):
                 summary, code = Watch(run, order, screen, stops, steering).until_the_end()
             _tell_of_the_end(entry, end(summary))
             run.stop(drain=False)  # the watch has drained it, or the user does not want that

@@ -60,6 +60,7 @@ def print_status(status: Json) -> None:
             )
     console.print(table)
     print_uses(console, status["machines"])
+    print_neighbours(console, status.get("neighbours") or ())
     if status["operation"] is not None:
         print_operation(status["operation"])
 
@@ -79,6 +80,18 @@ def print_uses(console: Console, machines: Sequence[Json]) -> None:
             percent(used["link"]),
             *(_megabits(used[f"{way}_bytes_per_second"]) for way in ("received", "sent", "link")),
         )
+    console.print(table)
+
+
+def print_neighbours(console: Console, neighbours: Sequence[Json]) -> None:
+    """Other topologies on the same cluster, and the cores that they use."""
+    if not neighbours:
+        return
+    table = page_table("neighbour", "machine", "cores used", "", numbers=("cores used",))
+    for one in neighbours:
+        for machine, cores in sorted(one["uses"].items()) or [(NOTHING, 0.0)]:
+            in_line = "changes, or is in line to change" if one["in_line"] else ""
+            table.add_row(one["topology"], machine, f"{cores:.2f}", in_line)
     console.print(table)
 
 
