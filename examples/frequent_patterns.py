@@ -217,7 +217,7 @@ def given(tweets):
     """The source that PENSTOCK_TWEETS names."""
     if not tweets:
         return made_up()
-    if tweets.startswith("redis://"):
+    if tweets.startswith(("redis://", "rediss://")):
         server, _, stream = tweets.rpartition("/")
         return sources.redis(server, stream, schema="at timestamp, text string")
     return sources.files(tweets, format="json", schema=TWEET)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from redis_server import find_server, redis_server
+from redis_server import free_port, redis_server
 
 from penstock import PenstockError, sources
 from penstock.channels.catalog import Catalog
 from penstock.kinds import SourcePlace
+from penstock.sources.redis_stream import RedisStream
 
 redis = pytest.importorskip("redis")
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if find_server() is None:
-        pytest.skip("no Redis server: redis-server is not in PATH (Debian: apt-get install redis-server)")
     with redis_server(tmp_path_factory.mktemp("redis")) as address:
         yield address
 
@@ -97,11 +98,13 @@ def test_every_entry_once_and_the_same_entries_again(url: str, client: Any, cata
 def test_values_are_read_from_text_and_ids_can_be_a_column(url: str, client: Any) -> None:
     client.xadd("s", {"n": 7, "at": "2026-01-01T00:00:01.5", "x": "1.25", "other": "?"}, id="5-1")
     client.xadd("s", {"text": "ä", "at": "2026-01-01T02:00:00+02:00"}, id="5-2")
+    client.xadd("s", {"at": "2026-01-02"}, id="5-3")
     source = spec(url, schema="n long, text string, at timestamp, x double", id_column="id")
-    [batch] = source.read(["0-0", "5-2", 2], None)
+    [batch] = source.read(["0-0", "5-3", 3], None)
     assert batch.to_pylist() == [
         {"n": 7, "text": None, "at": datetime(2026, 1, 1, 0, 0, 1, 500_000, UTC), "x": 1.25, "id": "5-1"},
         {"n": None, "text": "ä", "at": datetime(2026, 1, 1, tzinfo=UTC), "x": None, "id": "5-2"},
+        {"n": None, "text": None, "at": datetime(2026, 1, 2, tzinfo=UTC), "x": None, "id": "5-3"},
     ]
 
 
@@ -127,15 +130,171 @@ def test_entries_that_were_deleted_before_they_were_read_are_noticed(url: str, c
     reading = Reading(spec(url), catalog)
     start, end, _ = reading.batch(10)
     client.xtrim("s", maxlen=4, approximate=False)
-    with pytest.raises(PenstockError, match="4 entries") as caught:
+    with pytest.raises(PenstockError, match="4 are there") as caught:
         reading.rows(start, end)
     assert caught.value.name == "REDIS_DATA_LOST"
+
+
+def lost(reading: Reading) -> str:
+    reading.now += 1.0
+    with pytest.raises(PenstockError) as caught:
+        reading.offsets.look()
+    assert caught.value.name == "REDIS_DATA_LOST"
+    return caught.value.message
+
+
+def test_entries_that_were_trimmed_before_the_driver_saw_them_are_noticed(
+    url: str, client: Any, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(client, 0, 10)
+    reading = Reading(spec(url), catalog)
+    _, end, _ = reading.batch(10)
+    add(client, 10, 10)
+    client.xtrim("s", maxlen=4, approximate=False)
+    assert "it got 10 entries after" in lost(reading)
+    assert "4 are there" in lost(Reading(spec(url), catalog, position=end)), "a run that goes on notices it too"
+    # The driver is far behind: one look does not show all that is there.
+    monkeypatch.setattr("penstock.sources.redis_offsets.IDS", 3)
+    assert "4 are there" in lost(Reading(spec(url), catalog, position=end))
+
+
+def test_what_was_read_may_be_trimmed_and_what_was_gone_before_is_not_missed(
+    url: str, client: Any, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.sources.redis_offsets.IDS", 3)
+    add(client, 0, 10)
+    client.xtrim("s", maxlen=8, approximate=False)
+    reading = Reading(spec(url), catalog)
+    taken = []
+    for _ in range(6):
+        taken += reading.batch(2)[2]
+        client.xtrim("s", minid=reading.offsets.position[0], approximate=False)
+    client.xdel("s", reading.offsets.position[0])
+    add(client, 10, 2)
+    assert taken + reading.batch(9)[2] == list(range(2, 12))
+
+
+def test_one_entry_that_was_deleted_before_it_was_seen_is_noticed(url: str, client: Any, catalog: Catalog) -> None:
+    add(client, 0, 3)
+    reading = Reading(spec(url), catalog)
+    reading.batch(9)
+    add(client, 3, 3)
+    client.xdel("s", client.xrange("s")[4][0])
+    assert "it got 3 entries" in lost(reading)
+
+
+@pytest.mark.parametrize("entries", [0, 2, 5, 7])
+def test_a_stream_that_was_made_anew_is_noticed(url: str, client: Any, catalog: Catalog, entries: int) -> None:
+    add(client, 0, 5)
+    reading = Reading(spec(url), catalog)
+    reading.batch(9)
+    client.delete("s")
+    time.sleep(0.002)  # ids of the same millisecond could be the old ones
+    add(client, 0, entries)
+    lost(reading)
+
+
+def test_a_stream_whose_ids_went_back_is_noticed(url: str, client: Any, catalog: Catalog) -> None:
+    add(client, 0, 2)
+    reading = Reading(spec(url), catalog)
+    reading.batch(9)
+    client.delete("s")
+    for n in (1, 2):
+        client.xadd("s", {"n": n}, id=f"{n}-0")
+    assert "newest entry is 2-0" in lost(reading)
+
+
+def test_a_server_that_starts_again_goes_on_with_what_it_kept(
+    tmp_path_factory: pytest.TempPathFactory, catalog: Catalog
+) -> None:
+    folder, port = tmp_path_factory.mktemp("kept"), free_port()
+    kept = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_server(folder, *kept, port=port) as url, redis.Redis.from_url(url) as client:
+        add(client, 0, 3)
+        reading = Reading(spec(url), catalog)
+        start, end, rows = reading.batch(9)
+        assert rows == [0, 1, 2]
+        add(client, 3, 2)
+    reading.now += 1.0
+    reading.offsets.look()
+    assert reading.offsets.available() == 0, "a server that is away for a while is no error"
+    with redis_server(folder, *kept, port=port):
+        assert reading.rows(start, end) == [0, 1, 2]
+        assert reading.batch(9)[2] == [3, 4]
+    with redis_server(folder, port=port) as url, redis.Redis.from_url(url) as client:
+        add(client, 0, 9)
+        lost(reading)
+
+
+def test_a_bundle_waits_for_a_server_that_is_away(url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(client, 0, 2)
+    asked = []
+    ask = RedisStream.ask
+
+    def sometimes(self: RedisStream, question: Any) -> Any:
+        asked.append(question)
+        if len(asked) == 1:
+            raise PenstockError("REDIS_UNREACHABLE", "away", "")
+        return ask(self, question)
+
+    monkeypatch.setattr(RedisStream, "ask", sometimes)
+    monkeypatch.setattr("penstock.sources.redis_stream.PAUSE_SECONDS", 0.0)
+    assert sum(batch.num_rows for batch in spec(url).read(["0-0", f"{2**60}-0", 2], None)) == 2
+    monkeypatch.setattr("penstock.sources.redis_stream.PATIENCE_SECONDS", -1.0)
+    asked.clear()
+    with pytest.raises(PenstockError) as caught:
+        list(spec(url).read(["0-0", f"{2**60}-0", 2], None))
+    assert caught.value.name == "REDIS_UNREACHABLE"
+
+
+def test_a_batch_may_be_cut_or_given_up_while_redis_is_asked(
+    url: str, client: Any, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(client, 0, 6)
+    reading = Reading(spec(url), catalog)
+    reading.offsets.look()
+    begin, cut = reading.offsets.position, reading.offsets.end(4, 1)
+    look = RedisStream.look
+    for meanwhile, wanted in ((cut, [4, 5, 6, 7]), (begin, list(range(10)))):
+        add(client, client.xlen("s"), 2)
+
+        def moved(self: RedisStream, after: str, most: int, to: Any = meanwhile) -> Any:
+            found = look(self, after, most)
+            reading.offsets.go_to(to)
+            return found
+
+        monkeypatch.setattr(RedisStream, "look", moved)
+        reading.now += 1.0
+        reading.offsets.look()
+        monkeypatch.setattr(RedisStream, "look", look)
+        reading.start = reading.offsets.position
+        reading.now += 1.0
+        reading.offsets.look()
+        assert reading.rows(reading.start, reading.offsets.end(99, 1)) == wanted
+
+
+def test_rows_are_as_old_as_the_driver_has_seen_them(url: str, client: Any, catalog: Catalog) -> None:
+    reading = Reading(spec(url), catalog)
+    add(client, 0, 4)
+    reading.now = 200.0
+    reading.offsets.look()
+    add(client, 4, 4)
+    reading.now = 210.0
+    reading.offsets.look()
+    ends = [json.loads(json.dumps(reading.offsets.end(count, 1))) for count in (2, 6, 8)]
+    reading.now = 300.0
+    born = []
+    for start, end in zip([None, *ends], ends, strict=False):
+        reading.offsets.go_to(end)
+        [one] = reading.offsets.ranges(start, end, 1)
+        born.append((one.born_from, one.born_to))
+    assert born == [(200.0, 200.0), (200.0, 210.0), (210.0, 210.0)]
 
 
 def test_a_source_may_begin_at_the_end_or_end_there(url: str, client: Any, catalog: Catalog) -> None:
     add(client, 0, 3)
     source = spec(url, start="latest")
-    assert source.offsets(SourcePlace("in", catalog, lambda: 0.0, prefix="source/in/")).position[1] == 0
+    assert source.offsets(SourcePlace("in", catalog, lambda: 0.0, prefix="source/in/")).available() == 0
     add(client, 3, 2)
     assert Reading(source, catalog).batch(9)[2] == [3, 4], "the beginning is written down before the first batch"
 
@@ -168,6 +327,19 @@ def test_what_cannot_be_is_named(url: str, client: Any, monkeypatch: pytest.Monk
         spec("redis://:secret@127.0.0.1:1").check(None)
     assert caught.value.name == "REDIS_UNREACHABLE"
     assert "secret" not in str(caught.value)
+    for option in ("decode_responses=true", "socket_timeout=soon"):
+        with pytest.raises(PenstockError, match=option.partition("=")[0]) as caught:
+            spec(f"{url}?{option}").check(None)
+        assert caught.value.name == "BAD_SOURCE"
+    client.config_set("requirepass", "open sesame")
+    try:
+        for wrong in (f"{url}/0", url.replace("//", "//:guess@")):  # no connection of an earlier question
+            with pytest.raises(PenstockError, match="does not let") as caught:
+                spec(wrong).check(None)
+            assert caught.value.name == "BAD_SOURCE"
+            assert "guess" not in str(caught.value)
+    finally:
+        client.config_set("requirepass", "")
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(PenstockError) as caught:
         spec(url).check(None)
@@ -185,8 +357,28 @@ def test_a_bad_declaration_is_named(options: dict[str, Any]) -> None:
     assert caught.value.name == "BAD_SOURCE"
 
 
+@pytest.mark.parametrize(
+    "url", ["redis://:12/3secret@here:7", "redis://:secret/@here:7", "redis://:1?secret@here", "redis://:1#secret@here"]
+)
+def test_a_password_that_is_not_written_for_a_url_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        sources.redis(url, "s", schema="n long")
+    assert caught.value.name == "BAD_SOURCE"
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_old_server_is_refused(url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(client, 0, 1)
+    monkeypatch.setattr("penstock.sources.redis_stream._LOOK", "return {{}, 1, -1, '0-0', '0-0'}")
+    with pytest.raises(PenstockError, match="Redis 7") as caught:
+        spec(url).check(None)
+    assert caught.value.name == "BAD_SOURCE"
+
+
 def test_a_password_is_not_shown() -> None:
     source = sources.redis("redis://:secret@here:7/2", "s", schema="n long")
     assert "secret" not in repr(source)
     assert "secret" not in json.dumps(source.describe())
-    assert source.server == "here:7/2"
+    assert source.place.server == "here:7/2"
+    assert "secret" not in repr(source.place)
+    assert sources.redis("unix://:secret@/run/redis.sock", "s", schema="n long").place.server == "/run/redis.sock"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from redis_server import find_server, redis_server
+from redis_server import redis_server
 from written_rows import WAIT, rows_of
 
 from penstock import sinks, sources
@@ -49,10 +49,9 @@ def changes(rows: list[dict]) -> Counter:
 
 @contextmanager
 def from_redis(folder: Path, table: pa.Table) -> Iterator[sources.RedisSource]:
-    if find_server() is None:
-        pytest.skip("no Redis server: redis-server is not in PATH (Debian: apt-get install redis-server)")
-    redis = pytest.importorskip("redis")
     with redis_server(folder) as url:
+        import redis
+
         with redis.Redis.from_url(url) as client:
             for row in table.to_pylist():
                 client.xadd("tweets", {"at": row["at"].isoformat(), "text": row["text"]})

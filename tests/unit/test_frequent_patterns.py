@@ -101,7 +101,8 @@ def test_the_whole_topology_without_spark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"), [("", "rate"), ("/data/tweets", "files"), ("redis://here:1/tweets", "redis")]
+    ("given", "kind"),
+    [("", "rate"), ("/data/tweets", "files"), ("redis://here:1/tweets", "redis"), ("rediss://here:1/tweets", "redis")],
 )
 def test_the_tweets_come_from_where_the_environment_says(given, kind) -> None:
     assert MODULE["given"](given).kind == kind

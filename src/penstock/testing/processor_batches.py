@@ -65,6 +65,15 @@ class ProcessorBatches:
             ) from error
 
     def _batch(self, rows: Rows) -> list[dict[str, Any]]:
+        before = self.handle.copied(), self.late_rows
+        try:
+            return self._attempt(rows)
+        except BaseException:
+            copied, self.late_rows = before
+            self.handle.put_back(copied)
+            raise
+
+    def _attempt(self, rows: Rows) -> list[dict[str, Any]]:
         worker, handle = self._worker(), self.handle
         emitted: list[dict[str, Any]] = []
         for key, ours in self._by_key(self._in_time(rows)).items():
@@ -98,7 +107,7 @@ class ProcessorBatches:
         column = self._processing.event_time
         if column is None:
             return list(rows)
-        kept = [row for row in rows if row[column] is None or _passed(row[column]) > self.watermark]
+        kept = [row for row in rows if row[column] is None or row[column] - EPOCH > self.watermark * _MILLISECOND]
         self.late_rows += len(rows) - len(kept)
         return kept
 

@@ -189,6 +189,8 @@ def assign(processor: Broken) -> None:
         (lambda self: {"user": "ann", "count": 1}, "FUNCTION_SCHEMA", "user, count"),
         (lambda self: "ann", "FUNCTION_SCHEMA", "a str"),
         (lambda self: {"user": 3}, "FUNCTION_SCHEMA", "does not fit"),
+        (lambda self: {"user": "ann", "n": 2.5}, "FUNCTION_SCHEMA", "2.5, a float, which does not fit"),
+        (lambda self: {"user": "ann", "n": 2**63}, "FUNCTION_SCHEMA", "9223372036854775808"),
         (lambda self: self.held.set("three"), "BAD_STATE", "'three'"),
         (lambda self: self.held.set(2.5), "BAD_STATE", "2.5"),
         (lambda self: self.timers.set(START), "BAD_STATE", r"no method timer\(\)"),
@@ -203,6 +205,51 @@ def test_what_goes_wrong_is_a_named_error(fault: Any, name: str, says: str) -> N
     assert caught.value.name == name
     assert caught.value.where is not None
     assert caught.value.where.file == __file__
+
+
+class Sometimes(state.Processor):
+    """Does what a processor can do, and fails after that if it is told so."""
+
+    seen = state.value("n long")
+    pages = state.map("page string", "n long")
+    latest = state.list("page string")
+
+    def rows(self, key: dict, rows: Iterator[dict]) -> Iterator[dict]:
+        pages = [row["page"] for row in rows]
+        self.seen.set(self.seen.get(0) + 1)
+        self.pages.set(pages[0], 1)
+        self.latest.append(pages[0])
+        self.timers.set(self.now + MINUTE)
+        yield {**key, "n": "many" if "wrong" in pages else self.seen.get() // (1 - pages.count("fail"))}
+
+    def timer(self, key: dict, at: datetime) -> Iterator[dict]:
+        return iter(())
+
+
+@pytest.mark.parametrize("page", ["fail", "wrong"])
+def test_a_batch_that_failed_has_changed_nothing(page: str) -> None:
+    """As on Spark, where such a batch is not committed."""
+    trial = testing.stateful(declared(Sometimes, "user string, n long"), "visits")
+    trial.rows([click("ann", "/")])
+    trial.clock.advance(1)
+    with pytest.raises(PenstockError):
+        trial.rows([click("ann", "/more"), click("bob"), click("cid", page)])
+    assert trial.state("seen", user="ann") == 1
+    assert trial.state("pages", user="ann") == {"/": 1}
+    assert trial.state("latest", user="ann") == ["/"]
+    assert trial.timers(user="ann") == [START + MINUTE]
+    assert trial.state("seen", user="bob") is None
+    assert trial.rows([click("ann")]) == [{"user": "ann", "n": 2}]
+
+
+def test_rows_are_late_up_to_the_watermark_to_the_microsecond() -> None:
+    """The watermark is a whole millisecond, and Spark compares the time of a row with it as it is."""
+    trial = testing.stateful(declared(Sessions, event_time="at"), "visits")
+    trial.rows([click("ann", seconds=1.0005)])
+    assert trial.watermark == START + timedelta(seconds=1)
+    trial.rows([click("ann", seconds=1.000001), click("ann", seconds=1)])
+    assert trial.late_rows == 1
+    assert trial.state("last", user="ann")["n"] == 2
 
 
 def test_what_a_test_asks_wrongly_is_a_named_error() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,10 +17,17 @@ from hypothesis import strategies as st
 from topology_fakes import FakeSink, rows
 
 from penstock import PenstockError, Topology, state
+from penstock.errors import Location
 from penstock.topology import Keyed
 from penstock.topology.schema import parse_schema
 from penstock.topology.state.columns import Columns
+from penstock.topology.state.memory import MemoryHandle
+from penstock.topology.state.on_spark import SparkProcessor
 from penstock.topology.state.processing import Processing
+from penstock.topology.state.values import fitting
+from penstock.topology.state.worker import Worker
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Echo(state.Processor):
@@ -171,6 +181,71 @@ def test_what_is_packed_for_the_store_comes_back(value) -> None:
     # What is stored are numbers, texts and bytes only, as the stored schema says.
     assert pa.Table.from_pylist([dict(zip(columns.stored.names, packed, strict=True))], columns.stored).num_rows == 1
     assert not any(pa.types.is_temporal(column.type) for column in columns.stored)
+
+
+class SparksType:
+    def __init__(self, name: str) -> None:
+        self.typeName = lambda: name
+
+
+class SparksTimes:
+    getCurrentProcessingTimeInMs = getCurrentWatermarkInMs = getExpiryTimeInMs = staticmethod(lambda: 1)
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_the_key_of_a_timer_is_the_key_of_rows() -> None:
+    """Spark gives the key of rows as Arrow has it, and the key of a timer as its state store has it."""
+    keys: list[dict] = []
+
+    class Keeping(Echo):
+        def rows(self, key: dict, rows: Iterator[dict]) -> Iterator[dict]:
+            keys.append(key)
+            return iter(())
+
+        def timer(self, key: dict, at: datetime) -> Iterator[dict]:
+            keys.append(key)
+            return iter(())
+
+    types = {"text": "string", "moment": "timestamp", "data": "binary", "local": "timestamp_ntz", "none": "timestamp"}
+    worker = Worker("x", Keeping(), tuple(types), parse_schema("key string"), Location("here.py", 1))
+    processor = SparkProcessor(worker, [SparksType(name) for name in types.values()])
+    worker.processor.bind(MemoryHandle())
+    noon = datetime(2026, 1, 1, 12)
+    list(processor.handleInputRows(("a", noon.replace(tzinfo=UTC), b"x", noon, None), iter(()), SparksTimes()))
+    stored = ("a", datetime(2026, 1, 1, 7), bytearray(b"x"), noon, None)
+    list(processor.handleExpiredTimer(stored, SparksTimes(), SparksTimes()))
+    assert keys[0] == keys[1]
+    assert isinstance(keys[1]["data"], bytes)
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad"),
+    [
+        ("long", [3, None, 2.0, np.int64(3), Decimal(4)], ["3", True, 2.5, Decimal("2.5"), np.float32(0.5), 2**63]),
+        ("int", [3, -(2**31)], [2**31, 0.1]),
+        ("double", [2.5, 3, float("nan")], ["2.5", START]),
+        ("string", ["x"], [3, b"\xff"]),
+        ("boolean", [True], [1, "true"]),
+        ("timestamp", [START, START.replace(tzinfo=None)], ["2026-01-01", 3.5, 3]),
+        ("date", [date(2026, 1, 1)], [START, 3]),
+        ("array<long>", [[1, 2], []], [3, ["x"]]),
+    ],
+)
+def test_what_fits_a_column(type_: str, good: list[Any], bad: list[Any]) -> None:
+    column = parse_schema(f"x {type_}").field(0)
+    for value in good:
+        assert fitting(column.type)(value), value
+        pa.RecordBatch.from_pylist([{"x": value}], pa.schema([column]))
+    assert not [value for value in bad if fitting(column.type)(value)]
 
 
 def test_one_column_is_a_plain_value_and_a_key_of_several_a_tuple() -> None:

@@ -35,7 +35,9 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
             facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
             facts["plan"] = {fact: plan[fact] for fact in ("spark", "stateful")} if plan else None
             # What a processor declares is not in Spark's plan.
-            facts["state"] = operator.function.words if isinstance(operator.function, Processing) else None
+            processing = operator.function if isinstance(operator.function, Processing) else None
+            facts["state"] = processing.words if processing else None
+            facts["clock"] = processing.time_mode if processing else None
         if isinstance(operator, Map) and any(isinstance(stream.grouping, ByKey) for stream in streams):
             facts["tasks"] = operator.tasks  # the groups that its rows are split into
         if isinstance(operator, Source):

@@ -24,6 +24,7 @@ _WORDS = {
     "output_mode": "its output mode",
     "plan": "what its function keeps as state",
     "state": "the states that its processor declares",
+    "clock": "the clock that its processor goes by",
 }
 _UNDO = "Undo the change."
 _DRAIN = "Run the old declaration until these rows are read."
@@ -127,7 +128,7 @@ def _changed(old: OldState, name: str, declared: Shape) -> list[str]:
     if channels_read(old.shape, name) != channels_read(declared, name) or reads[:1] != reads[-1:]:
         changed.append("inputs")
     if was["kind"] == now["kind"] == "keyed":
-        changed += [fact for fact in ("key", "output_mode", "state") if fact in was and was[fact] != now[fact]]
+        changed += [fact for fact in ("key", "output_mode", "state", "clock") if fact in was and was[fact] != now[fact]]
         if now["tasks"] not in (was.get("tasks", now["tasks"]), old.tasks.get(name)):
             changed.append("tasks")
         if not _same_plan(was.get("plan"), now.get("plan")):

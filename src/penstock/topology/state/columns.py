@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.topology.schema import schema_text, type_text
+from penstock.topology.state.values import scalar_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_0 = date(1970, 1, 1)
@@ -75,12 +76,9 @@ class Columns:
     def _stored(self, part: Any, column: pa.Field) -> Any:
         if part is None:
             return None
-        # Arrow would cut a fraction off without a word.
-        if isinstance(part, float) and not part.is_integer() and pa.types.is_integer(column.type):
-            raise self._wrong(part, f"{column.name} {type_text(column.type)}")
         try:
-            scalar = pa.scalar(part, type=column.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            scalar = scalar_of(part, column.type)
+        except ValueError:
             raise self._wrong(part, f"{column.name} {type_text(column.type)}") from None
         return scalar.value if column.type in _STORED else scalar.as_py()
 

@@ -6,6 +6,7 @@ the clock follows Spark's state stores: a value is gone once its time has come, 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -45,6 +46,17 @@ class MemoryHandle:
     def listTimers(self) -> Iterator[int]:
         return iter(sorted(self.timers.get(self.key, ())))
 
+    def copied(self) -> Any:
+        """What all keys have, to be put back if a micro-batch fails: Spark keeps nothing of one that failed."""
+        return {key: set(times) for key, times in self.timers.items()}, {
+            name: store.copied() for name, store in self._stores.items()
+        }
+
+    def put_back(self, copied: Any) -> None:
+        self.timers, held = copied
+        for name, store in self._stores.items():
+            store.put_back(held.get(name, {}))
+
     def expired(self, until: int) -> list[tuple[Key, int]]:
         """The timers that have come, the earliest first."""
         found = [(at, key) for key, times in self.timers.items() for at in times if at <= until]
@@ -67,6 +79,12 @@ class _Store:
 
     def clear(self) -> None:
         self._held.pop(self._handle.key, None)
+
+    def copied(self) -> dict[Key, Any]:
+        return {key: copy.copy(held) for key, held in self._held.items()}
+
+    def put_back(self, copied: dict[Key, Any]) -> None:
+        self._held = copied
 
 
 class MemoryValue(_Store):

@@ -5,7 +5,8 @@ The class does not derive from PySpark's: a topology is declared without Spark, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +22,10 @@ class _Emitted(dict[str, Any]):
 
 
 class SparkProcessor:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, keys: Sequence[Any]) -> None:
+        """`keys` are Spark's types of the key's columns."""
         self._worker = worker
+        self._restored = tuple(_RESTORED.get(type_.typeName()) for type_ in keys)
 
     def init(self, handle: Any) -> None:
         self._worker.processor.bind(_SparkHandle(handle))
@@ -33,13 +36,26 @@ class SparkProcessor:
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[_Emitted]:
         self._set_time(timerValues)
-        return map(_Emitted, self._worker.timer(tuple(key), expiredTimerInfo.getExpiryTimeInMs()))
+        restored = tuple(
+            value if restore is None or value is None else restore(value)
+            for value, restore in zip(key, self._restored, strict=True)
+        )
+        return map(_Emitted, self._worker.timer(restored, expiredTimerInfo.getExpiryTimeInMs()))
 
     def close(self) -> None:
         """Nothing is open: Spark closes its stores."""
 
     def _set_time(self, values: Any) -> None:
         self._worker.processor.at_time(values.getCurrentProcessingTimeInMs(), values.getCurrentWatermarkInMs())
+
+
+def _moment(local: datetime) -> datetime:
+    return local.astimezone(UTC)
+
+
+#: By the name of a type: how the key of a timer becomes what the key of rows is. Spark brings a key back from its state
+#: store: a moment in the time zone of the executor and without a name for it, bytes as a bytearray.
+_RESTORED: dict[str, Callable[[Any], Any]] = {"timestamp": _moment, "binary": bytes}
 
 
 class _SparkHandle:

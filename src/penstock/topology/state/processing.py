@@ -62,7 +62,7 @@ class Processing:
         if self.event_time is not None:
             frame = frame.withWatermark(self.event_time, f"{round(self.lateness * 1000)} milliseconds")
         return frame.groupBy(*self.key).transformWithState(
-            SparkProcessor(self.worker()),
+            SparkProcessor(self.worker(), [frame.schema[name].dataType for name in self.key]),
             from_arrow_schema(self.schema),
             self.output_mode.capitalize(),
             self.time_mode,
@@ -70,7 +70,7 @@ class Processing:
 
     def worker(self) -> Worker:
         """What works with a copy of the processor."""
-        return Worker(self.operator, self.processor, self.key, tuple(self.schema.names), self.where)
+        return Worker(self.operator, self.processor, self.key, self.schema, self.where)
 
     def check_inputs(self, rows: pa.Schema) -> None:
         """BAD_PROCESSOR, if rows of this schema have no such event time."""

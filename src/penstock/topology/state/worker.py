@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
 from penstock.failing import OperatorFailure, failure
+from penstock.topology.schema import schema_text, type_text
 from penstock.topology.state.held import moment
 from penstock.topology.state.processor import Processor
+from penstock.topology.state.values import fitting
 
 _HINT = "Correct it; with --state the topology then goes on from where it was."
 
@@ -22,8 +27,8 @@ class Worker:
     operator: str
     processor: Processor
     key: tuple[str, ...]
-    #: The columns that the processor may yield.
-    columns: tuple[str, ...]
+    #: What the processor may yield.
+    schema: pa.Schema
     where: Location
 
     def rows(self, key: tuple[Any, ...], rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -34,15 +39,23 @@ class Worker:
         """What the processor yields when a timer has come."""
         return self._checked(lambda: self.processor.timer(self._named(key), moment(at)))
 
+    @cached_property
+    def _fits(self) -> dict[str, Callable[[Any], bool]]:
+        return {column.name: fitting(column.type) for column in self.schema}
+
     def _named(self, key: tuple[Any, ...]) -> dict[str, Any]:
         return _in_utc(dict(zip(self.key, key, strict=True)))
 
     def _checked(self, call: Any) -> Iterator[dict[str, Any]]:
+        fits = self._fits
         try:
             # A method without a yield returns nothing.
             for row in call() or ():
-                if not isinstance(row, Mapping) or not row.keys() <= set(self.columns):
+                if not isinstance(row, Mapping) or not row.keys() <= fits.keys():
                     raise self._wrong(row)
+                for name, value in row.items():
+                    if not fits[name](value):
+                        raise self._unfit(name, value)
                 yield dict(row)
         except OperatorFailure:
             raise
@@ -54,7 +67,15 @@ class Worker:
         return PenstockError(
             "FUNCTION_SCHEMA",
             f"the processor yielded {what}.",
-            f"Yield a dict for each row, with the declared columns: {', '.join(self.columns)}.",
+            f"Yield a dict for each row, with the declared columns: {', '.join(self.schema.names)}.",
+        )
+
+    def _unfit(self, name: str, value: Any) -> PenstockError:
+        return PenstockError(
+            "FUNCTION_SCHEMA",
+            f"the processor yielded {value!r}, a {type(value).__name__}, which does not fit into the column "
+            f'"{name} {type_text(self.schema.field(name).type)}".',
+            f'Yield rows of "{schema_text(self.schema)}".',
         )
 
 

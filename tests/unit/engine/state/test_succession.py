@@ -289,6 +289,11 @@ class Others(Counts):
     n = state.value("n int")
 
 
+class Timed(Counts):
+    def timer(self, key: Any, at: Any) -> Any:
+        return ()
+
+
 class Mortals(Counts):
     n = state.value("n long", ttl=5)
 
@@ -312,3 +317,18 @@ def test_a_processor_goes_on_with_the_states_that_it_declared(before: Any, after
     found = decide(OldState(json.loads(json.dumps(shape(before))), begun=["count"]), shape(after))
     assert [one.operator for one in found.refusals] == ([] if fits else ["count"])
     assert fits or "the states that its processor declares" in found.refusals[0].problem
+
+
+@pytest.mark.parametrize(("before", "after"), [((Counts, None), (Timed, None)), ((Timed, None), (Timed, "at"))])
+def test_a_processor_keeps_its_clock(before: Any, after: Any) -> None:
+    def shape(processor: Any, event_time: str | None) -> dict[str, dict[str, Any]]:
+        topology = Topology("t")
+        lines = topology.source("lines", sources.rate(10, sources.events()))
+        options = {"key": "key", "schema": "key string", "event_time": event_time}
+        counts = topology.stateful("count", processor, inputs=lines, **options)
+        topology.sink("out", sinks.noop(), inputs=counts)
+        return shape_of(topology.definition(), {})
+
+    assert not decide(OldState(shape(*before), begun=["count"]), shape(*before)).refusals
+    [refusal] = decide(OldState(shape(*before), begun=["count"]), shape(*after)).refusals
+    assert "the clock that its processor goes by" in refusal.problem
