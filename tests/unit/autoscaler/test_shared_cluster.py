@@ -247,7 +247,7 @@ def test_a_lease_that_another_has_meanwhile_is_lost(make: Make) -> None:
     one.cluster.renew()
     assert one.cluster.lost is not None
     assert one.cluster.lost.name == "LEASE_LOST"
-    until(lambda: one.run.changes._cancelled.is_set())
+    until(one.run.changes._cancelled.is_set)
     held.go_on.set()
     assert one.ended(first) is Fate.ROLLED_BACK
 
