@@ -139,7 +139,12 @@ def _placed(view: View, instances: Mapping[str, int]) -> Placement | NoRoom:
         snapshot=snapshot,
     )
     answer = place(settings.mapping, wanted)
-    return answer if isinstance(answer, NoRoom) else as_one(answer, snapshot.chains)
+    if isinstance(answer, NoRoom):
+        return answer
+    placement = as_one(answer, snapshot.chains)
+    # A mapping that places operators one by one does not know that those of a chain go to the same slots.
+    over = sum(max(count - settings.slot_instances, 0) for count in placement.load().values())
+    return NoRoom("the operators of a chain do not fit on the same slots", over) if over else placement
 
 
 def _rescaled(view: View, changed: Sequence[_Judged], placement: Placement) -> Proposal:

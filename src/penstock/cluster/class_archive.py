@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.cluster.java import find_java
@@ -32,6 +35,8 @@ TRAINING_SECONDS = 600.0
 MOST_OTHERS = 2
 #: Nobody wants to read that an archive does not fit: Java then does without it.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+#: A word that Spark's launcher takes as it is.
+_PLAIN = re.compile(r"""[^\s'"\\]+""")
 
 
 def archive_file(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -70,9 +75,7 @@ def make_archive() -> Path:
             "Set HOME or XDG_CACHE_HOME.",
         )
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    others = sorted(set(file.parent.glob("classes-*.jsa")) - {file}, key=lambda one: one.stat().st_mtime)
-    for other in others[: -MOST_OTHERS or None]:
-        other.unlink(missing_ok=True)
+    _make_room(file)
     part = file.with_suffix(f".{os.getpid()}.part")
     try:
         answer = subprocess.run(_training(part), capture_output=True, text=True, timeout=TRAINING_SECONDS, check=False)
@@ -95,13 +98,26 @@ def make_archive() -> Path:
     return file
 
 
+def _make_room(file: Path) -> None:
+    """Delete old archives, and what was left of a training that was cut off: its JVM still writes an archive then."""
+    ages = {}
+    for other in (set(file.parent.glob("classes-*.jsa")) - {file}) | set(file.parent.glob("classes-*.part")):
+        with suppress(FileNotFoundError):  # another process makes room as well
+            ages[other] = other.stat().st_mtime
+    others = sorted((one for one in ages if one.suffix == ".jsa"), key=lambda one: ages[one])
+    before = time.time() - 2 * TRAINING_SECONDS
+    cut_off = [one for one in ages if one.suffix == ".part" and ages[one] < before]
+    for one in (*others[:-MOST_OTHERS], *cut_off):
+        one.unlink(missing_ok=True)
+
+
 def _training(part: Path) -> list[str]:
     return [sys.executable, "-m", TRAINING, str(part)]
 
 
 def quoted(word: str) -> str:
-    """Spark's launcher cuts options at blanks, and understands quotes."""
-    return f'"{word}"' if " " in word else word
+    """Spark's launcher cuts options at blanks, and understands quotes and backslashes: a home may be /home/o'brien."""
+    return word if _PLAIN.fullmatch(word) else '"' + re.sub(r'(["\\])', r"\\\1", word) + '"'
 
 
 def _is_ours(file: Path) -> bool:

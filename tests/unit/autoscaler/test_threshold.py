@@ -117,6 +117,22 @@ def test_the_mapping_says_where_and_a_chain_stays_one() -> None:
     assert slots["rows"] == slots["work"]
 
 
+def test_a_chain_that_does_not_fit_on_one_slot_is_no_plan() -> None:
+    """The mapping has room for each of its operators, but not for both on the same slot. As a plan that would be
+    refused in every round."""
+    one, two = TWO.slots
+    instances = {"rows": {one: 2}, "work": {one: 2}, "count": {two: 2}, "out": {two: 1}}
+    found = replace(
+        snapshot(cpu={"rows": 0.4, "work": 0.5}, rows=2),
+        placement=Placement(instances, {"count": (two,) * 4}),
+        chains=(("rows", "work"),),
+    )
+    refused = answer(found, settings=Settings(mapping="fewest_moves", slot_instances=6))
+    assert isinstance(refused, Nothing)
+    assert refused.error == "SLOT_FULL"
+    assert isinstance(answer(found, settings=Settings(mapping="fewest_moves", slot_instances=8)), Proposal)
+
+
 def test_slots_that_are_full_are_an_answer() -> None:
     found = answer(snapshot(cpu={"work": 0.9}), settings=Settings(mapping="fewest_moves", slot_instances=3))
     assert isinstance(found, Nothing)

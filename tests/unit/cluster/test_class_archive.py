@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -30,6 +31,14 @@ def test_every_jvm_of_ours_is_told_of_the_archive(archive: Path, tmp_path: Path)
     assert LocalCluster(1, 1, 1).java_options()["spark.driver.extraJavaOptions"].startswith(option)
     assert option in daemons.java_options(tmp_path)
     assert option in daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
+
+
+@pytest.mark.parametrize(
+    "word", ["-Da=/plain", "-Da=/my cache", "-Da=/home/o'brien", '-Da=/a "b"', "-Da=/a\\b", "-Da=/a\tb"]
+)
+def test_a_path_may_have_blanks_and_quotes(word: str) -> None:
+    """Spark's launcher refuses to start with an apostrophe that is not closed. It cuts words as a shell does."""
+    assert shlex.split(f"-Xa {class_archive.quoted(word)} -Xb") == ["-Xa", word, "-Xb"]
 
 
 def test_without_an_archive_nothing_is_said_of_one(archive: Path) -> None:
@@ -71,3 +80,43 @@ def test_a_new_archive_takes_the_place_of_the_old_ones(archive: Path, monkeypatc
     assert class_archive.make_archive() == archive
     assert archive.read_text() == "new"
     assert archive.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_training_left_that_was_cut_off_is_deleted(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JVM sees its end and writes an archive, when nobody waits for it any more."""
+    old, new = archive.with_suffix(".17.part"), archive.with_suffix(".18.part")
+    for part in (old, new):
+        part.touch()
+    os.utime(old, (1, 1))
+    monkeypatch.setattr(class_archive, "TRAINING", "zipfile")
+    with pytest.raises(PenstockError, match="NO_CLASS_ARCHIVE"):
+        class_archive.make_archive()
+    assert set(archive.parent.iterdir()) == {archive, new}, "another process may be writing the new one"
+
+
+def test_somebody_else_may_delete_old_archives_at_the_same_time(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = archive.with_name("classes-gone.jsa")
+    gone.symlink_to(archive.with_name("nowhere"))  # it is listed, and is not there when it is looked at
+    monkeypatch.setattr(class_archive, "TRAINING", "zipfile")
+    with pytest.raises(PenstockError, match="NO_CLASS_ARCHIVE"):
+        class_archive.make_archive()
+
+
+def test_the_training_takes_no_arguments_of_the_users_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stand behind ours, so Java's options in them would take the place of those that write the archive."""
+    from penstock.engine.spark import class_training
+
+    seen: dict[str, str] = {}
+
+    def session(_: str) -> None:
+        seen.update(os.environ)
+        raise InterruptedError
+
+    monkeypatch.setattr(
+        os, "environ", {**os.environ, "PYSPARK_SUBMIT_ARGS": "--driver-java-options -Xss2m pyspark-shell"}
+    )
+    monkeypatch.setattr(class_training, "_session", session)
+    with pytest.raises(InterruptedError):
+        class_training.main("archive")
+    assert seen["SPARK_CONF_DIR"].endswith("none")
+    assert "PYSPARK_SUBMIT_ARGS" not in seen

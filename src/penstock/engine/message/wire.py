@@ -111,7 +111,8 @@ def notice_a_dead_network(own: socket.socket) -> None:
     connection tells nobody."""
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
-        if hasattr(socket, option):  # macOS has other names for some
+        # macOS has other names for some, and a kernel need not have them all: the connection works without.
+        with suppress(AttributeError, OSError):
             own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 

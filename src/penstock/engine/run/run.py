@@ -291,12 +291,12 @@ class Run:
     def _sweep(self) -> None:
         if self._chores is not None:
             self._chores()
-        if self.host.streams.internals is not None:
-            self.host.streams.internals.tidy()
         if self._published_record is not None:
             self._published_record.write(self.channels.last_batches)
         if self._kept_record is not None:
             self._kept_record.settle()
+        if self.host.streams.internals is not None:  # last: nothing waits for it should the JVM not answer
+            self.host.streams.internals.tidy()
 
     # While it runs
 

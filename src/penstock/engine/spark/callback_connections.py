@@ -13,8 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from py4j.clientserver import JavaClient
 from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
 
@@ -33,13 +35,16 @@ class CallbackConnections:
 
     def this_call_is_the_last(self) -> None:
         """The thread of Java that has called is about to end."""
-        gateway: Any = SparkContext._gateway
-        connection = gateway._gateway_client.get_thread_connection() if gateway is not None else None
+        client = getattr(SparkContext._gateway, "_gateway_client", None)
+        # If the user has set PYSPARK_PIN_THREAD=false, threads have no connections of their own.
+        connection = client.get_thread_connection() if isinstance(client, JavaClient) else None
         # A call that came as part of an answer to Python came over a connection of Python's own.
         if connection is None or connection.initiated_from_client or connection.socket is None:
             return
-        with self._lock:
-            self._ended.append((self._clock(), connection.socket.getpeername()[1]))
+        with suppress(OSError):  # Java has closed it already
+            port = connection.socket.getpeername()[1]
+            with self._lock:
+                self._ended.append((self._clock(), port))
 
     def close_ended(self) -> int:
         """Close the connections of threads that have ended; returns how many there were."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.cluster.class_archive import quoted
 from penstock.cluster.daemons import QUICK_JVM
 from penstock.cluster.provider import own_driver_conf, own_driver_environment
 from penstock.engine.spark.driver_jvm import start_jvm
@@ -34,6 +35,7 @@ WRITING_SECONDS = 300
 def main(file: str) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-classes-") as folder:
         # No folder in the class path: with one, Java writes no archive.
+        os.environ.pop("PYSPARK_SUBMIT_ARGS", None)  # it may name other options of Java, or another class path
         os.environ.update(own_driver_environment() | {"SPARK_CONF_DIR": str(Path(folder) / "none")})
         spark = _session(file)
         gateway: Any = SparkContext._gateway
@@ -44,7 +46,8 @@ def main(file: str) -> None:
 
 
 def _session(file: str) -> SparkSession:
-    options = f'{QUICK_JVM} "-XX:ArchiveClassesAtExit={file}" -Xlog:disable -Xlog:all=error:stderr'
+    archive = quoted(f"-XX:ArchiveClassesAtExit={file}")
+    options = f"{QUICK_JVM} {archive} -Xlog:disable -Xlog:all=error:stderr"
     conf = session_conf(Settings()) | own_driver_conf()
     conf |= {
         "spark.master": MASTER,

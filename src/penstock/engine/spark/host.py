@@ -12,6 +12,7 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from penstock.channels.origins import Origins
+from penstock.cluster.class_archive import quoted
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster
 from penstock.cluster.processes import GuardedFolder
@@ -84,8 +85,8 @@ class SparkHost:
             self.provider.start()
             self._temporary = GuardedFolder()
             if self._temporary.path is not None:
-                options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={self._temporary.path}"
-                os.environ["SPARK_SUBMIT_OPTS"] = options.strip()
+                temporary = quoted(f"-Djava.io.tmpdir={self._temporary.path}")
+                os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {temporary}".strip()
             self.tell("starting Spark")
             conf = self.spark_conf
             if self.origins is not None:

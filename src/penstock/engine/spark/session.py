@@ -13,7 +13,7 @@ from types import FrameType
 
 from pyspark.sql import SparkSession
 
-from penstock.cluster.provider import Provider
+from penstock.cluster.provider import DRIVER_JAVA, Provider
 from penstock.engine.spark.driver_jvm import start_jvm
 from penstock.settings import Settings
 
@@ -85,8 +85,9 @@ def open_session(
     for_executors = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
     named = {"spark.app.name": name, "spark.master": provider.master_url}
     conf = named | session_conf(settings) | provider.spark_conf() | for_executors | dict(user_conf)
-    for setting, options in provider.java_options().items():
-        conf[setting] = f"{options} {conf.get(setting, '')}".strip()
+    conf, for_driver = with_java_options(conf, provider.java_options())
+    if for_driver:
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{for_driver} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
     os.environ.update(environment)  # the Python workers of local mode get it from here
     with _undisturbed():
         start_jvm(conf)
@@ -94,6 +95,16 @@ def open_session(
         for key, value in conf.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def with_java_options(conf: Mapping[str, str], options: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """The settings with a cluster's options of Java before the user's own, and the options of the driver's JVM, which
+    go into its environment. As a setting they would take the place of what spark-defaults.conf says."""
+    merged = dict(conf)
+    for setting, own in options.items():
+        if own and setting != DRIVER_JAVA:
+            merged[setting] = f"{own} {conf.get(setting, '')}".strip()
+    return merged, options.get(DRIVER_JAVA, "")
 
 
 @contextmanager

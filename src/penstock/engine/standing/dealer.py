@@ -84,6 +84,9 @@ class Dealer(Gate):
         self._completed = threading.Condition(channels.lock)
         #: What was begun to be cut under another number is not dealt any more.
         self._generation = 0
+        #: Bundles were silent so often over what was dropped last, and where that began: it is cut again in other
+        #: shares, and whoever gets them may be silent for as long as the one before would have had.
+        self._silences, self._dropped_from = 0, 0
         self._last_cut = 0.0
         self._ended = False
 
@@ -219,8 +222,8 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 self._publishing = False
-                if published:
-                    self._open_batches.popleft()
+                if published and self._open_batches.popleft().number >= self._dropped_from:
+                    self._silences = 0
                 self._channels.notify()
         return True
 
@@ -312,6 +315,8 @@ class Dealer(Gate):
         dropped = list(self._open_batches)[len(kept) :]
         self._generation += 1
         if dropped:
+            self._silences = max([self._silences, *(one.silences for one in self._dealt_of(dropped))])
+            self._dropped_from = dropped[0].number
             self._next_batch = dropped[0].number
             self._open_batches = deque(kept)
         self._go_back()
@@ -320,6 +325,12 @@ class Dealer(Gate):
         for one in self._stands.values():
             if one.work is not None and one.work.batch not in kept:
                 one.work = None
+
+    def _dealt_of(self, batches: Sequence[OpenBatch]) -> list[Dealt]:
+        """The shares of these batches that are not done."""
+        waiting = [one for queue in (self._for_anyone, *self._for_one.values()) for one in queue]
+        in_work = [one.work for one in self._stands.values() if one.work is not None]
+        return [one for one in (*waiting, *in_work) if one.batch in batches]
 
     def _go_back(self) -> None:
         """Have the next batch begin where the last open one ends."""
@@ -393,7 +404,7 @@ class Dealer(Gate):
             self._last_cut = batch.started
         self._open_batches.append(batch)
         for part, share in enumerate(cut.shares):
-            dealt = Dealt(batch, part, share)
+            dealt = Dealt(batch, part, share, self._silences)
             if self._supply is not None and self._supply.any_bundle:
                 self._for_anyone.append(dealt)
                 continue  # who has cut it takes it

@@ -288,8 +288,9 @@ class StandingQuery:
 
     @property
     def drained(self) -> bool:
-        # In this order: a last batch that is cut between the two questions is open when the second one is asked.
-        return self.supply is not None and self.supply.drained and self.dealer.idle
+        # Both at the same moment: between two questions a last batch may be cut, or dropped to be cut again.
+        with self.context.channels.lock:
+            return self.supply is not None and self.supply.drained and self.dealer.idle
 
     def fail(self, error: Exception) -> None:
         """Keep the first failure; those after it are its consequences."""

@@ -612,3 +612,27 @@ def test_a_seat_that_is_empty_while_work_waits_for_it_is_deserted() -> None:
     assert dealer.deserted(5.0)
     stand(dealer, 1, 1, TWO)
     assert not dealer.deserted(5.0)
+
+
+def test_a_share_that_is_cut_again_after_silence_may_take_longer() -> None:
+    """A function that lets no other thread run for longer than a silence is given up and its turn begun anew. If every
+    turn allowed it as little as the first, its rows would never be done."""
+    rows = Rows(10, any_bundle=False)
+    dealer, published, _ = dealer_of(rows)
+    one, two = served(dealer, ONE, TWO)
+    dealer.take(one)
+    dealt = dealer.take(two)
+    assert dealt is not None
+    done(dealer, one, report())
+    dealt.silences += 1  # as the server counts
+    dealer.lost(two)
+    one, two = served(dealer, ONE, TWO, turn=2)
+    again = [dealer.take(one), dealer.take(two)]
+    assert [dealt.silences for dealt in again if dealt is not None] == [1, 1]
+    done(dealer, one, report())
+    done(dealer, two, report("b/0"))
+    assert len(published.batches) == 1
+    rows.rows += 10
+    later = dealer.take(one)
+    assert later is not None
+    assert later.silences == 0, "what was silent is done"

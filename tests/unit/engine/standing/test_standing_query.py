@@ -61,7 +61,35 @@ def test_a_batch_that_is_cut_while_somebody_asks_is_not_drained() -> None:
             return True
 
     query.dealer, query.supply = dealer, CutsItsLastRows()  # type: ignore[assignment]
+    query.context = SimpleNamespace(channels=SimpleNamespace(lock=threading.RLock()))  # type: ignore[assignment]
     assert not query.drained
+
+
+def test_batches_that_are_dropped_while_somebody_asks_are_not_drained() -> None:
+    """A turn begins anew between the two questions: the open batches are dropped, and their rows are cut again."""
+    query, lock = StandingQuery.__new__(StandingQuery), threading.RLock()
+    dealer: Any = SimpleNamespace(idle=False)
+    asked, dropped = threading.Event(), threading.Event()
+
+    def drop() -> None:
+        assert asked.wait(5)
+        with lock:
+            dealer.idle = True
+        dropped.set()
+
+    class AllIsCut:
+        @property
+        def drained(self) -> bool:
+            asked.set()
+            dropped.wait(0.5)
+            return True
+
+    query.dealer, query.supply = dealer, AllIsCut()  # type: ignore[assignment]
+    query.context = SimpleNamespace(channels=SimpleNamespace(lock=lock))  # type: ignore[assignment]
+    thread = threading.Thread(target=drop)
+    thread.start()
+    assert not query.drained
+    thread.join()
 
 
 def test_turns_of_different_operators_end_at_different_times() -> None:
