@@ -51,7 +51,8 @@ def test_a_published_file_that_could_not_be_named_is_named_before_the_next_batch
     local_host: SparkHost, running: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The catalog has the batch, so no bundle will write its rows again."""
-    rows, finished = 4_000, iter([0] * 3 + [errno.ENOSPC])
+    # The first of them: on busy cores there may be few batches.
+    rows, finished = 4_000, iter([errno.ENOSPC])
 
     def finish_or_fail(report: BatchReport, catalog: Catalog) -> None:
         if code := next(finished, 0) if any(bundle.staged for bundle in report.bundles) else 0:

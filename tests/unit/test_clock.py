@@ -44,6 +44,7 @@ ON_THE_WALL = {
     "channels/catalog.py": "when a batch was published, for people who look into the database",
     "channels/fence.py": "since when a driver has had the catalog, for people",
     "cli/reads.py": "the command line is another process than the run: for how long it has run, what is asked for",
+    "cluster/class_archive.py": "it is compared with a file's time",
     "cluster/pages.py": "until when a token is good, which another process reads",
     "api/discovery.py": "when a run was started, for other processes",
     "api/reads.py": "a history is asked for, and answered, by the clock on the wall",
