@@ -77,3 +77,11 @@ def test_after_a_change_all_slots_have_the_same_or_one_more(instances: dict[str,
         load = Counter({slot: after.load()[slot] for slot in CLUSTER.slots})
         assert max(load.values()) - min(load.values()) <= 1
     assert resized(after) == after
+
+
+def test_without_slots_there_is_no_room() -> None:
+    """All machines may be gone for a while."""
+    before = answered(Wanted(DEFINITION, CLUSTER, {"rows": 1, "work": 3, "out": 1}))
+    found = place("storm_default", Wanted.as_now(DEFINITION, Cluster(()), before))
+    assert isinstance(found, NoRoom)
+    assert found.missing == 5

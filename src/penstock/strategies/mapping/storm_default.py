@@ -25,7 +25,7 @@ class StormDefault:
             return NoRoom("there are more instances than the slots take", missing)
         if wanted.before is None:
             return deal(wanted.instances, wanted.tasks, wanted.cluster)
-        return rescheduled(wanted, wanted.before)
+        return rescheduled(wanted, wanted.before) if slots else NoRoom("there is no slot", total)
 
 
 def rescheduled(wanted: Wanted, before: Placement) -> Placement:
