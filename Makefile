@@ -13,13 +13,17 @@ demo: $(PACKAGE)
 	@.venv/bin/penstock run examples/word_count.py --cluster standalone --machines 2 --seconds 30 \
 	  --conf "spark.driver.extraJavaOptions=$(QUICK_JAVA)" --conf "spark.executor.extraJavaOptions=$(QUICK_JAVA)"
 
+# Where Python is told to keep no bytecode, every process of a test compiles all of Penstock anew: dozens of them do
+# nothing else for a second. Here it is kept, out of the way.
+KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/bytecode
+
 # Three processes side by side on two cores: tests with Spark wait about as long as they work.
 test: lint
-	@$(PYTHON) -m pytest -n 3 --dist loadgroup -m "not live"
+	@$(KEEP_BYTECODE) $(PYTHON) -m pytest -n 3 --dist loadgroup -m "not live"
 
 # The longest tests with Spark: machines come, go and are lost under load. By themselves: beside others they take too long.
 test-live: $(TOOLS)
-	@$(PYTHON) -m pytest -m live
+	@$(KEEP_BYTECODE) $(PYTHON) -m pytest -m live
 
 # How much of the package the tests without Spark run, file by file; minutes. Tests with Spark run it in processes of its
 # own, where nothing is counted.

@@ -19,7 +19,7 @@ import psutil
 SECONDS = 5.0
 MOST_REDIRECTIONS = 5
 #: Who tries one thing after the other waits long where nothing is ever answered.
-AT_ONCE = 6
+AT_ONCE = 24
 LOCATION = re.compile(rb"\r\nLocation: (?:http://[^/]+)?(/\S*)")
 #: Pages that show something, of Spark's master, worker, driver and history, of REST submission, and of Penstock.
 READ = (

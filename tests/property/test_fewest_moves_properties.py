@@ -95,7 +95,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(where, before, count, sizes)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_nothing_moves_less_and_then_no_fewer_machines_are_used(case: Case) -> None:
     after = place("fewest_moves", case.wanted)

@@ -14,6 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from installed_strangers import MODULES
 
 from penstock import Settings, Topology
 from penstock.cluster.local import LocalCluster
@@ -28,13 +29,15 @@ HERE = Path(__file__).parent
 # Tests are short: Java's second compiler would cost more than it gives. Every JVM that a test starts sees this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
-#: Short batches and no lingering: tests should not wait.
+#: Short micro-batches: tests should not wait. Where bundles stand, rows may take a little: batches every few milliseconds,
+#: in three topologies side by side, would only take the processor from each other.
 TEST_SETTINGS = Settings(
     batch_interval=0.3,
     batch_linger=0.02,
     retention_seconds=0.5,
     drain_seconds=60,
     file_seconds=0.05,
+    latency=0.2,
     bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "standing"),
     shuffle=os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange"),
 )
@@ -95,7 +98,7 @@ class Hosts:
         events = folder / "events"
         events.mkdir(parents=True)
         conf = {
-            "spark.eventLog.enabled": "true",
+            "spark.eventLog.enabled": str(kind == "standalone").lower(),  # test_measurements.py reads it
             "spark.eventLog.dir": str(events),
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
@@ -107,7 +110,7 @@ class Hosts:
             if kind == "local"
             else StandaloneCluster(2, 2, 2, 24, folder / "cluster")
         )
-        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE)], conf)
+        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE), str(MODULES)], conf)
 
     def stop(self) -> None:
         if self.host is not None:

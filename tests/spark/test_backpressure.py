@@ -92,7 +92,7 @@ def test_spill_goes_past_the_bound(local_host: SparkHost, running: Callable, tmp
 
 
 def endless(spark: SparkSession) -> DataFrame:
-    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 150).load()
+    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 150).option("numPartitions", 2).load()
     return frame.selectExpr("value AS id", "CAST(value AS double) AS value")
 
 

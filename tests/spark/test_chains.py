@@ -118,7 +118,7 @@ def test_it_goes_on_apart_what_was_left_as_one_and_the_other_way_round(local_hos
 
 
 def test_declared_aggregates_are_combined_before_they_go_to_the_state(local_host, running, tmp_path: Path) -> None:
-    content, rows = sources.events(keys=20, seed=4), 30_000
+    content, rows = sources.events(keys=20, seed=4), 10_000
     made = Topology("aggregated")
     events = made.source("events", sources.rate(20_000, content, rows=rows))
     wanted = {
@@ -127,9 +127,9 @@ def test_declared_aggregates_are_combined_before_they_go_to_the_state(local_host
         "least": aggregates.min("value"),
         "average": aggregates.mean("value"),
     }
-    made.sink("out", sinks.parquet(tmp_path / "out"), inputs=made.aggregate("sums", wanted, inputs=events, key="key"))
+    made.sink("out", sinks.parquet(tmp_path / "out"), inputs=made.aggregate("sums", wanted, inputs=events, key="key", tasks=2))
     slot = local_host.cluster.slots[0]
-    together = Placement({name: {slot: 1} for name in ("events", "sums-combine", "sums", "out")}, {"sums": (slot,) * 8})
+    together = Placement({name: {slot: 1} for name in ("events", "sums-combine", "sums", "out")}, {"sums": (slot,) * 2})
     with running(made, local_host, placement=together) as run:
         assert run.arrangement.chains == (("events", "sums-combine"),)
         assert run.wait(WAIT)

@@ -45,7 +45,7 @@ def test_no_port_lets_a_stranger_in(
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "running"))
     host = standalone_host
-    with running(steered(tmp_path, 300), host) as run:
+    with running(steered(tmp_path, 50), host) as run:
         steering = Steering(run, "standalone", lambda drain: pytest.fail("a stranger has stopped it"))
         with served(steering, "steered", "/state", TEST_SETTINGS) as found:
             before, bound = host.cluster, host.slots.bindings()

@@ -107,7 +107,7 @@ def test_the_hash_of_several_columns_is_sparks_own(local_host: SparkHost, seed: 
 
 def test_the_task_of_a_hash_is_sparks_own(local_host: SparkHost) -> None:
     hashes = np.random.default_rng(3).integers(-(1 << 31), 1 << 31, 500).astype(np.int32)
-    frame = local_host.spark.createDataFrame([(int(one),) for one in hashes], "hash int")
+    frame = local_host.spark.createDataFrame(pa.table({"hash": hashes}))
     counts = [1, 2, 3, 8, 12, 1000]
     rows = frame.select(*[F.expr(f"pmod(hash, {tasks})") for tasks in counts]).collect()
     for index, tasks in enumerate(counts):

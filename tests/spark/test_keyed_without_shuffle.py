@@ -118,7 +118,7 @@ def test_a_join_behind_a_source_and_a_dataframe_function(
     """What comes out of Spark SQL is hashed as well, and so is what comes straight from a source. One side of the join
     gets a batch without rows at times."""
     topology = Topology("without-shuffle-join")
-    rows = 3_000
+    rows = 1_500
     left = topology.source("left", sources.rate(4_000, sources.events(keys=5, seed=5), rows=rows))
     right = topology.source("right", sources.rate(1_000, sources.events(keys=5, seed=5), rows=rows))
     plain = topology.map_dataframe("plain", as_it_is, inputs=right, schema="id long, key string", instances=2)

@@ -25,7 +25,8 @@ IN_BATCHES = dataclasses.replace(APART, bundles="batches")
 
 
 def spark_rate(spark: SparkSession) -> DataFrame:
-    return spark.readStream.format("rate").option("rowsPerSecond", 200).load().selectExpr("value")
+    frame = spark.readStream.format("rate").option("rowsPerSecond", 200).option("numPartitions", 2).load()
+    return frame.selectExpr("value")
 
 
 def reading(kind: str, folder: Path) -> Topology:

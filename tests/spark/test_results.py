@@ -34,7 +34,7 @@ def written(folder: Path) -> list[dict]:
 
 
 def batch_input(spark: SparkSession, content: sources.Content, rows: int) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_batches([content.rows(0, rows)]).to_pandas())
+    return spark.createDataFrame(pa.Table.from_batches([content.rows(0, rows)]))
 
 
 def word_count(content: sources.Content, rows: int, folder: Path) -> Topology:

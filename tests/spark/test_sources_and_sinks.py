@@ -438,9 +438,9 @@ def test_a_new_run_adds_to_a_table_that_has_rows(local_host: SparkHost, running:
 def test_a_jdbc_batch_that_is_written_again_replaces_itself(local_host: SparkHost, database: str) -> None:
     spark = local_host.spark
     writer = JdbcWriter(sinks.jdbc(database, "replayed", batch_column="batch"), java=java_of)
-    writer.write(spark.createDataFrame([(1,), (2,)], "id long"), 0)
+    writer.write(spark.createDataFrame(pa.table({"id": [1, 2]})), 0)
     for _ in range(2):
-        writer.write(spark.createDataFrame([(3,), (4,), (5,)], "id long"), 1)
+        writer.write(spark.createDataFrame(pa.table({"id": [3, 4, 5]})), 1)
     first, second = writer.number(0), writer.number(1)
     assert table_of(local_host, database, "replayed") == [(1, first), (2, first), (3, second), (4, second), (5, second)]
 
@@ -448,7 +448,7 @@ def test_a_jdbc_batch_that_is_written_again_replaces_itself(local_host: SparkHos
 def test_without_a_batch_column_a_replay_appends_again(local_host: SparkHost, database: str) -> None:
     writer = JdbcWriter(sinks.jdbc(database, "appended"))
     for _ in range(2):
-        writer.write(local_host.spark.createDataFrame([(1,)], "id long"), 0)
+        writer.write(local_host.spark.createDataFrame(pa.table({"id": [1]})), 0)
     assert table_of(local_host, database, "appended") == [(1,), (1,)]
 
 
@@ -457,6 +457,6 @@ def test_a_database_that_is_not_there(batch_column: str | None, local_host: Spar
     missing = database.removesuffix(";create=true") + "-missing"
     writer = JdbcWriter(sinks.jdbc(missing, "t", batch_column=batch_column), java=java_of)
     with pytest.raises(PenstockError) as caught:
-        writer.write(local_host.spark.createDataFrame([(1,)], "id long"), 0)
+        writer.write(local_host.spark.createDataFrame(pa.table({"id": [1]})), 0)
     assert caught.value.name == "BAD_SINK"
     assert "missing" in caught.value.message

@@ -34,7 +34,7 @@ def declared(folder: Path, rows: int, rate: float) -> Topology:
 def test_counts_are_right_state_outlives_a_restart_and_timers_come(
     local_host: SparkHost, running: Callable, tmp_path: Path, shuffle: str
 ) -> None:
-    rows, settings = 2_000, replace(TEST_SETTINGS, shuffle=shuffle)
+    rows, settings = 1_000, replace(TEST_SETTINGS, shuffle=shuffle)
     topology = declared(tmp_path, rows, rate=60)
     with running(topology, local_host, state="kept", settings=settings) as run:
         while run.statistics.totals("totals-out")[0] == 0:
@@ -112,7 +112,7 @@ def test_another_state_store_is_refused(local_host: SparkHost, running: Callable
 
 
 def test_its_state_can_be_cut_into_other_tasks(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
-    rows = 1_500
+    rows = 900
     with running(counting(Counting, tmp_path / "out", rows, rate=60), local_host) as run:
         while run.statistics.totals("out")[0] == 0:
             assert not run.wait(0.1)

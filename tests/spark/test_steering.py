@@ -28,7 +28,8 @@ from penstock.engine.spark.host import SparkHost
 WAIT = 120.0
 SETTINGS = Settings(
     batch_interval=0.3,
-    batch_linger=0.02,
+    batch_linger=0.2,  # micro-batches back to back would only take the processor from the other tests
+    latency=0.3,
     retention_seconds=0.5,
     drain_seconds=60,
     sample_seconds=0.5,
@@ -74,7 +75,7 @@ class Steered:
 
 @pytest.fixture
 def live(local_host: SparkHost, running: Any, tmp_path: Path) -> Iterator[Steered]:
-    with running(steered(tmp_path, 400), local_host, settings=SETTINGS) as run:
+    with running(steered(tmp_path, 100), local_host, settings=SETTINGS) as run:
         stops: list[bool] = []
         steering = Steering(run, "local", stops.append)
         try:
@@ -138,9 +139,9 @@ def test_it_is_seen_and_steered_from_another_process(live: Steered) -> None:
     live.until(lambda: live.run.finished or live.run.backlog("count") == 0, "what is on its way arrives")
     emitted = live.run.statistics.totals("events")[1]
     assert live.command("status")["state"] == "paused"
-    assert live.run.statistics.totals("events")[1] - emitted <= 400, "a batch that had begun may end"
+    assert live.run.statistics.totals("events")[1] - emitted <= 100, "a batch that had begun may end"
     live.command("resume")
-    live.until(lambda: live.run.statistics.totals("events")[1] > emitted + 400, "rows flow again")
+    live.until(lambda: live.run.statistics.totals("events")[1] > emitted + 100, "rows flow again")
 
     story = [(event["kind"], event["subject"]) for event in live.command("events")["events"]]
     wanted = [("started", "steered"), ("request", "set-instances"), ("action", "set-instances"), ("request", "move")]
@@ -188,7 +189,7 @@ def test_it_survives_whatever_its_description_allows(live: Steered) -> None:
 
     live.until(lambda: live.run.snapshot().complete, "the snapshot is complete")
     schema = schemathesis.openapi.from_url(f"{live.running.url}/openapi.json")
-    assert try_everything(schema, live.running.token, examples=4, adapt=adapt) > 100
+    assert try_everything(schema, live.running.token, examples=2, adapt=adapt) > 100
     while any(not one.state.over for one in live.steering.operations.all()):
         live.run.check()
         time.sleep(0.1)
@@ -199,7 +200,7 @@ def test_it_survives_whatever_its_description_allows(live: Steered) -> None:
 
 def test_the_handle_of_the_library(tmp_path: Path, hosts: Any) -> None:
     hosts.stop()  # a process has one Spark at a time
-    with penstock.run(steered(tmp_path, 400), cluster="local", settings=SETTINGS) as handle:
+    with penstock.run(steered(tmp_path, 100), cluster="local", settings=SETTINGS) as handle:
         assert find("steered").label.startswith("steered:")
         deadline = time.monotonic() + WAIT
         while not handle.snapshot()["complete"]:

@@ -11,12 +11,10 @@ from typing import Any
 
 import pyarrow.csv as pv
 import pytest
-from conftest import TEST_SETTINGS
-from installed_strangers import MODULES, installed
+from installed_strangers import installed
 from test_results import WAIT
 
 from penstock import PenstockError, Topology, sinks, sources
-from penstock.cluster.local import LocalCluster
 from penstock.engine.spark.host import SparkHost
 
 COUNTERS, LIMIT = 3, 7_000
@@ -26,14 +24,6 @@ COUNTERS, LIMIT = 3, 7_000
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with installed(tmp_path_factory.mktemp("site")) as site:
         yield site
-
-
-@pytest.fixture
-def host(tmp_path: Path, strangers: Path) -> Iterator[SparkHost]:
-    """The executors see the strangers' modules too."""
-    provider = LocalCluster(slots=2, cores=1, task_threads=24)
-    with SparkHost("strangers", provider, TEST_SETTINGS, tmp_path / "logs", [str(MODULES)]) as made:
-        yield made
 
 
 def counted(source: Any, sink: Any) -> Topology:
@@ -48,15 +38,17 @@ def written(folder: Path) -> list[tuple[int, int]]:
     return [(row["counter"], row["n"]) for table in tables for row in table.to_pylist()]
 
 
-def test_strangers_kinds_run_like_penstocks_own(host: SparkHost, running: Callable, tmp_path: Path) -> None:
+def test_strangers_kinds_run_like_penstocks_own(
+    local_host: SparkHost, running: Callable, tmp_path: Path, strangers: Path
+) -> None:
     by_name = counted(
         sources.named("strangers_numbers", COUNTERS, limit=LIMIT), sinks.named("text_files", str(tmp_path / "named"))
     )
-    with running(by_name, host, state="kept") as run:
+    with running(by_name, local_host, state="kept") as run:
         while not run.statistics.totals("out")[0]:
             assert not run.wait(0.01)
         run.stop(drain=False)
-    with running(by_name, host, state="kept") as run:
+    with running(by_name, local_host, state="kept") as run:
         assert run.wait(WAIT)
     rows = written(tmp_path / "named")
     assert Counter(rows) == Counter((counter, n) for counter in range(COUNTERS) for n in range(LIMIT))
@@ -67,7 +59,7 @@ def test_strangers_kinds_run_like_penstocks_own(host: SparkHost, running: Callab
     from penstock_strangers.text_files import TextFiles
 
     directly = counted(StrangersNumbers(2, 100), TextFiles(str(tmp_path / "direct")))
-    with running(directly, host) as run:
+    with running(directly, local_host) as run:
         assert run.wait(WAIT)
         assert run.statistics.totals("numbers")[0] == 200
     assert len(written(tmp_path / "direct")) == 200

@@ -26,7 +26,10 @@ MOST_THREADS = 2
 
 def prepare() -> None:
     """Load what workers need, and say on standard error if something has started a thread that a fork would lose."""
-    # Aggregates and files: loaded at their first use, they would cost every worker half a second.
+    # Loaded at their first use, these would cost every worker a third of a second: Arrow looks for pandas at the first
+    # list that it makes an array of.
+    import pandas
+    import pyarrow.parquet
     import pyspark.sql.pandas.serializers
     import pyspark.worker  # noqa: F401
 
