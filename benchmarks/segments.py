@@ -95,7 +95,7 @@ def small_ones(folder: Path, rounds: int) -> list[str]:
         reading.append(seconds(lambda: read_all(store, written)))
         # Each on files that were mapped anew, and another one first every time.
         first, second = iter(read_all(store, written)), iter(read_all(store, written))
-        ways = [(apart, first), (joined, in_handy_batches(second, BATCH))]
+        ways = [(apart, first), (joined, in_handy_batches(second))]
         for times, batches in ways if index % 2 else ways[::-1]:
             times.append(seconds(functools.partial(look_at_all, batches)))
     cells = [statistics.median(one) * 1000 for one in (reading, apart, joined)]

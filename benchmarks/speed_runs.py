@@ -8,8 +8,8 @@ import sys
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ FILES = 40
 #: PyFlink's Python functions do a few thousand rows a second: it gets so many files of them only.
 FLINK_FILES = 2
 TIMEOUT = 1800.0
+#: Workloads whose rows cost so little that they need so many times as many: a start of some tenths of a second must not
+#: be what is measured.
+TIMES = {"linear": 20}
 #: Workloads that read the same files as another.
 READS = {"chain": "sentences", "word-count": "sentences"}
 
@@ -43,11 +46,13 @@ class Engine:
     environment: str = ""
     warms_up: bool = True
     reads_text: bool = False
+    #: Whether it gets no more rows of a workload than of the others: it would take minutes.
+    is_slow: bool = False
 
 
 PENSTOCK = Engine("penstock", "on_spark.py", ("penstock",))
-PLAIN = Engine("plain", "on_spark.py", ("plain",))
-FUSED = Engine("plain, fused by hand", "on_spark.py", ("plain-fused",))
+PLAIN = Engine("plain", "on_spark.py", ("plain",), is_slow=True)
+FUSED = Engine("plain, fused by hand", "on_spark.py", ("plain-fused",), is_slow=True)
 LIMIT = Engine("two bare processes", "on_nothing.py", warms_up=False)
 #: The same operators, each in a query of its own with a channel before it.
 APART = Engine("penstock, apart", "on_spark.py", ("penstock", "--set", "chaining=off"))
@@ -73,9 +78,15 @@ def python_of(environment: str) -> str:
 class Data:
     folder: Path
     rows: int
+    #: Workloads that have so many times as many rows for all who are not slow.
+    times: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, workload: str) -> str:
-        return str(self.folder / READS.get(workload, workload))
+    def of(self, workload: str, is_slow: bool = False) -> str:
+        name = READS.get(workload, workload)
+        return str(self.folder / (f"{name}-few" if is_slow and name in self.times else name))
+
+    def rows_of(self, workload: str, is_slow: bool = False) -> int:
+        return self.rows * (1 if is_slow else self.times.get(READS.get(workload, workload), 1))
 
     def text_of(self, workload: str) -> str:
         return f"{self.of(workload)}-text"
@@ -86,17 +97,30 @@ class Data:
             (self.folder / other).symlink_to(self.folder / name)
 
 
-def write_data(folder: Path, rows: int, files: int, names: Sequence[str] = ("sentences", "linear", "top-n")) -> Data:
-    each = rows // files
+def write_data(
+    folder: Path,
+    rows: int,
+    files: int,
+    names: Sequence[str] = ("sentences", "linear", "top-n"),
+    times: Mapping[str, int] | None = None,
+) -> Data:
+    each, times = rows // files, times or {}
     for name in names:
-        (folder / name).mkdir(parents=True)
-        (folder / f"{name}-text").mkdir()
+        (folder / f"{name}-text").mkdir(parents=True)
         for index in range(files):
-            table = pa.Table.from_batches([content_of(name).rows(index * each, each)])
-            pq.write_table(table, folder / name / f"{index:04d}.parquet")
+            table = _write_file(folder / (f"{name}-few" if name in times else name), name, index, each)
+            for more in range(times.get(name, 0)):  # more files, not larger ones: some engines read a file whole
+                _write_file(folder / name, name, index * times[name] + more, each)
             if index < FLINK_FILES:
                 _write_text(table, name, folder / f"{name}-text" / f"{index:04d}.txt")
-    return Data(folder, each * files)
+    return Data(folder, each * files, times)
+
+
+def _write_file(folder: Path, name: str, index: int, rows: int) -> pa.Table:
+    folder.mkdir(exist_ok=True)
+    table = pa.Table.from_batches([content_of(name).rows(index * rows, rows)])
+    pq.write_table(table, folder / f"{index:04d}.parquet")
+    return table
 
 
 def _write_text(table: pa.Table, name: str, file: Path) -> None:
@@ -107,7 +131,7 @@ def _write_text(table: pa.Table, name: str, file: Path) -> None:
 
 def line_of(engine: Engine, workload: str, data: Data, warm_up: Data) -> list[str]:
     """The command that runs an engine on a workload."""
-    folder = data.text_of(workload) if engine.reads_text else data.of(workload)
+    folder = data.text_of(workload) if engine.reads_text else data.of(workload, engine.is_slow)
     line = [python_of(engine.environment), str(SCRIPTS / engine.script), *engine.arguments, workload, folder]
     if engine.warms_up:
         line.append(warm_up.text_of(workload) if engine.reads_text else warm_up.of(workload))
@@ -152,7 +176,7 @@ class Runs:
         again is the next round."""
         if engine.arguments[:1] == PENSTOCK.arguments:
             more = (*more, *self._settings)
-        kind = "|".join([engine.name, workload, str(data.rows), *more])
+        kind = "|".join([engine.name, workload, str(data.rows_of(workload, engine.is_slow)), *more])
         what = f"{engine.name} on {workload}"
         return self._once(kind, lambda: run([*line_of(engine, workload, data, warm_up), *more], what))
 

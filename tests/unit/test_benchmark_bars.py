@@ -261,7 +261,7 @@ def of_speed(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, lis
     """What a run of bench-speed writes: the name, the lines and the bars."""
     written: list[tuple[str, list[str], list[Bar]]] = []
     monkeypatch.setattr(speed, "Runs", FakeRuns)
-    monkeypatch.setattr(speed, "write_data", lambda folder, rows, files: SimpleNamespace(rows=rows))
+    monkeypatch.setattr(speed, "write_data", lambda folder, rows, files, **_: SimpleNamespace(rows_of=lambda *_: rows))
     monkeypatch.setattr(speed, "write_results", lambda name, lines, bars, on: written.append((name, lines, bars)))
     monkeypatch.setattr(sys, "argv", ["speed.py", *arguments])
     assert speed.main() == (0 if all(bar.met for bar in written[0][2]) else 1)

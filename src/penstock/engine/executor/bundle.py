@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.channels.segments import MAX_BATCH_ROWS
 from penstock.engine.executor import worker
 from penstock.engine.executor.instance import Instance, Work, Written, in_handy_batches
 from penstock.engine.executor.readers import ChannelReader
@@ -51,7 +50,7 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         for descriptor in batch.column(0):
             # Every batch has its price on the way to the JVM, and bundles that stand write many small segments.
-            yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())), MAX_BATCH_ROWS)
+            yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())))
 
 
 def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

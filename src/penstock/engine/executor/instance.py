@@ -18,9 +18,9 @@ from penstock.failing import OperatorFailure, failure
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
-#: A chain takes rows through all its functions in batches of this many, to stay in the processor's cache (see
-#: docs/design/0011); calls of cheap functions still cost little.
-CHAIN_BATCH_ROWS = 16_384
+#: A chain takes rows through all its functions in batches of about this size, to stay in the processor's cache (see
+#: docs/design/0011), and of no fewer rows than the second: calls of cheap functions still cost little.
+CHAIN_BATCH_BYTES, CHAIN_BATCH_ROWS = 1 << 20, 16_384
 #: A stage that wants all rows, and whose function can fold parts of them, does so when it has this many, or so much.
 FOLD_ROWS = 262_144
 FOLD_BYTES = 64 << 20
@@ -132,8 +132,8 @@ class Instance:
         self.works = [Work(keeps_bad=stage.on_error is OnError.DEAD_LETTER) for stage in stages]
 
     def run(self, portions: Iterator[Portion]) -> None:
-        rows = CHAIN_BATCH_ROWS if len(self.stages) > 1 else MAX_BATCH_ROWS
-        for batch in in_handy_batches(self._counted(portions), rows):
+        size = CHAIN_BATCH_BYTES if len(self.stages) > 1 else None
+        for batch in in_handy_batches(self._counted(portions), size):
             self._take(0, batch)
             self.relieve()
         for index, (stage, work) in enumerate(zip(self.stages, self.works, strict=True)):
@@ -193,7 +193,7 @@ class Instance:
                     self._take(index + 1, part)
 
 
-def in_handy_batches(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def in_handy_batches(batches: Iterator[pa.RecordBatch], most_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order: large batches cut, runs of small ones joined. A reader with a backlog finds many
     small segments, and every call of a function has its price."""
     small: list[pa.RecordBatch] = []
@@ -210,10 +210,17 @@ def in_handy_batches(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[p
                 yield joined(small)
                 small, rows, size = [], 0, 0
             continue
+        most = _handy_rows(batch, most_bytes)
         for first in range(0, batch.num_rows, most):
             yield batch.slice(first, most) if batch.num_rows > most else batch
     if small:
         yield joined(small)
+
+
+def _handy_rows(batch: pa.RecordBatch, most_bytes: int | None) -> int:
+    if most_bytes is None:
+        return MAX_BATCH_ROWS
+    return max(CHAIN_BATCH_ROWS, min(most_bytes * batch.num_rows // max(batch.nbytes, 1), MAX_BATCH_ROWS))
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

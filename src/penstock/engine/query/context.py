@@ -14,6 +14,7 @@ from penstock.channels.log import Channels
 from penstock.channels.segments import SegmentStore
 from penstock.clock import run_time
 from penstock.engine.query.feeds import Batch
+from penstock.engine.query.paces import Paces
 from penstock.engine.query.splitting import Splitting
 from penstock.engine.spark.java_values import java_of
 from penstock.engine.spark.streams import Streams
@@ -49,6 +50,7 @@ class RunContext:
     splits: Mapping[str, Splitting] = field(default_factory=dict)
     #: By source: what the source remembers as long as the run lasts.
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    paces: Paces = field(default_factory=Paces)
 
     def checkpoint(self, operator: str) -> str:
         """Where Spark keeps the offsets and the state of an operator's query."""
@@ -91,6 +93,12 @@ class RunContext:
 
     def output_channels(self, operator: str) -> list[Channel]:
         return [channel for channel in self.layout.values() if channel.producer == operator]
+
+    def readers_of(self, chain: Sequence[Operator]) -> list[Operator]:
+        """The operators outside of a chain that read what the chain writes."""
+        written = set(self.written_by(chain))
+        names = {one.consumer for one in self.definition.streams if channel_name(self.definition, one) in written}
+        return [one for one in self.definition.operators if one.name in names]
 
     def written_by(self, chain: Sequence[Operator]) -> list[str]:
         """The channels that a chain writes. The channels between its operators stay empty, and are not among them."""

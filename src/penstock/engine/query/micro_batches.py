@@ -131,7 +131,9 @@ class MicroBatches:
         published = self._publisher.publish(done)
         first = published.reports[0]
         # Spark SQL does not say how much of its time was for rows.
-        self._intake.ended(done.work, first.busy + first.busy_elsewhere if self._arrow else busy)
+        seconds = self._intake.ended(done.work, first.busy + first.busy_elsewhere if self._arrow else busy)
+        if seconds:
+            self._context.paces.noted(self._operator.name, seconds)
         self._publisher.report(published)
         if self._accounts is not None:
             self._accounts.published(batch, done.born, sum(first.rows_out.values()), published.is_new)

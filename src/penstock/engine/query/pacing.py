@@ -44,6 +44,8 @@ class Pacer:
     overhead: float | None = None
     #: The longest that a batch should take under any load; None is the interval.
     longest: float | None = None
+    #: Seconds of work that a row takes; None while nothing is known.
+    per_row: float | None = None
     _size: float = field(init=False)
     _target: float = field(init=False)
 
@@ -54,6 +56,10 @@ class Pacer:
     def bound(self) -> int:
         """The most rows for the next batch."""
         return max(1, int(self._size))
+
+    def rows_in(self, seconds: float) -> int | None:
+        """How many rows are so much work; None while nothing is known."""
+        return None if self.per_row is None else max(1, int(seconds / max(self.per_row, 1e-9)))
 
     def observe(self, rows: int, seconds: float, busy: float | None, waiting: int = 0) -> None:
         """A batch of `rows` took `seconds` in all, of which its slowest bundle was busy with rows for `busy`; None
@@ -66,6 +72,8 @@ class Pacer:
             self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
         else:
             fixed = max(seconds - busy, 0.0)
+            seen = busy / rows
+            self.per_row = seen if self.per_row is None else self.per_row + WEIGHT * (seen - self.per_row)
             self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
         self._aim(full and waiting >= rows)
         # Where the fixed cost uses up the interval, rows still get a fair part: progress matters more than punctuality.

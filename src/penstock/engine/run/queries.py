@@ -204,9 +204,8 @@ class Queries:
     @functools.cached_property
     def _linger(self) -> Linger:
         """How long rows wait for more rows before bundles that stand take them."""
-        settings, chaining = self._run.settings, self._run.chaining
-        longest = settings.batch_interval / 2
-        return Linger(settings.latency, settings.latency_cores, longest, lambda: len(chaining.longest_way()))
+        settings = self._run.settings
+        return Linger(settings.latency, settings.latency_cores, settings.batch_interval / 2)
 
     def _bundle_server(self) -> BundleServer:
         if self._server is None:

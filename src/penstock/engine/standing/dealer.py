@@ -33,7 +33,9 @@ from penstock.monitor.report import BundleReport
 
 #: Open batches for each bundle: how far the others may run ahead of one that is slow.
 AHEAD = 4
-#: Rows that are not worth another share.
+#: Rows are not worth another share if they are less work than this, in seconds. While it is not known how much work
+#: they are, so many are.
+LITTLE_WORK = 0.005
 FEW_ROWS = 256
 #: The longest that a bundle which waits goes without a look at what no channel tells: a folder, a broker.
 PATIENCE = 5.0
@@ -444,8 +446,9 @@ class Dealer(Gate):
                 bundles = (standing.bundle,)
                 asking = sum(one.bundle.instances for one in self._stands.values() if one.asks and one.turn == turn)
                 fair = -(-supply.available() * standing.bundle.instances // max(asking, 1))
-                is_last = asking <= standing.bundle.instances or supply.available() <= max(fair, FEW_ROWS)
-                most = min(most, max(fair, FEW_ROWS))
+                share = max(fair, standing.pacer.rows_in(LITTLE_WORK) or FEW_ROWS)
+                is_last = asking <= standing.bundle.instances or supply.available() <= share
+                most = min(most, share)
         cut = None
         try:
             cut = supply.cut(most, bundles)

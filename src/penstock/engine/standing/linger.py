@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 
-#: Rows that come one by one would cost a batch each. So they linger at all queries on their way together for so much of
-#: the latency that is aimed at, and at one query for no less than the second share.
-LATENCY_SHARE, LEAST_SHARE = 0.5, 0.1
+#: Rows that come one by one would cost a batch each. So they linger where they come into the topology, for so much of the
+#: latency that is aimed at. Behind that they come in batches already: a query that reads them waits only for what comes
+#: at almost the same time, from several bundles or several inputs.
+SOURCE_SHARE, HOP_SHARE = 0.5, 0.04
 #: Seconds over which the driver's work is measured.
 MEASURE_SECONDS = 0.5
 #: The driver's work is not exact, and neither is what a longer batch saves: the length changes by steps, up faster than
@@ -30,32 +31,36 @@ class Linger:
         latency: float,
         cores: float,
         longest: float,
-        hops: Callable[[], int],
         work: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cores` is what the driver may use, `longest` the most seconds that rows linger whatever it uses. `hops` says
-        how many queries a row goes through, `work` how many seconds of a core the driver has used so far."""
+        """`cores` is what the driver may use, `longest` the most seconds that rows linger whatever it uses. `work` says
+        how many seconds of a core the driver has used so far."""
         self._latency = latency
         self._longest = longest
-        self._hops = hops
         self._cores = cores
         self._work, self._clock = work, clock
         self._lock = threading.Lock()
         #: By how much rows linger longer than the latency allows.
         self._factor = 1.0
-        self._seconds = self._shortest()
         self._measured_at, self._worked = clock(), work()
 
-    def seconds(self) -> float:
-        """How long rows linger now."""
+    def at_source(self) -> float:
+        """How long rows linger now where they come into the topology."""
+        return self._seconds(SOURCE_SHARE)
+
+    def at_hop(self) -> float:
+        """How long rows linger now in front of a query that reads what others have written."""
+        return self._seconds(HOP_SHARE)
+
+    def _seconds(self, share: float) -> float:
         now = self._clock()
         if now >= self._measured_at + MEASURE_SECONDS and self._lock.acquire(blocking=False):
             try:
                 self._measure(now)
             finally:
                 self._lock.release()
-        return self._seconds
+        return min(self._latency * share * self._factor, max(self._longest, self._latency * share))
 
     def _measure(self, now: float) -> None:
         elapsed, worked = now - self._measured_at, self._work()
@@ -63,13 +68,8 @@ class Linger:
             return  # another thread has just measured
         used = (worked - self._worked) / elapsed
         self._measured_at, self._worked = now, worked
-        shortest = self._shortest()
         if used > self._cores:
-            self._factor = min(self._factor * min(used / self._cores, LONGER_MOST), max(self._longest / shortest, 1.0))
+            most = max(self._longest / (self._latency * HOP_SHARE), 1.0)
+            self._factor = min(self._factor * min(used / self._cores, LONGER_MOST), most)
         elif used < self._cores * NEAR:
             self._factor = max(self._factor * SHORTER, 1.0)
-        self._seconds = shortest * self._factor
-
-    def _shortest(self) -> float:
-        """How long rows linger if the driver has little to do."""
-        return self._latency * max(LATENCY_SHARE / max(self._hops(), 1), LEAST_SHARE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -34,12 +34,15 @@ from penstock.engine.state.agreement import last_batch
 from penstock.errors import PenstockError
 from penstock.kinds import Unit
 from penstock.logs import LOGGER, traced
+from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Operator, Sink, Source
 
 #: How often somebody who waits looks again.
 POLL = 0.01
 #: The bundles of a new turn may take so long to come before the turn begins without those that are missing.
 STAND_SECONDS = 15.0
+#: Rows that only micro-batches read linger for so much of the time that those take: they come late by half of that.
+READERS_SHARE = 0.25
 #: How often it is looked whether the bundles are to run elsewhere, if nobody says so.
 LOOK_SECONDS = 0.5
 #: A batch that is being published when the query stops may take so long: the catalog may be restarting, and is asked
@@ -87,7 +90,7 @@ class StandingQuery:
             context.channels.seen_by(name),
             context.written_by(self.chain),
             functools.partial(pacer_of, operator, settings) if not self._writes_files() else self._file_pacer,
-            linger.seconds if not self._writes_files() else lambda: settings.file_seconds,
+            self._lingering(linger),
             self._publish,
             throttle=settings.backlog_policy == "throttle",
             first_batch=0 if newest is None else newest + 1,
@@ -108,6 +111,20 @@ class StandingQuery:
 
     def _writes_files(self) -> bool:
         return any(isinstance(one, Sink) and self.context.file_writer(one) is not None for one in self.chain)
+
+    def _lingering(self, linger: Linger) -> Callable[[], float]:
+        """How long rows linger before bundles take them. Rows that only micro-batches will read have to wait for those
+        anyway: smaller batches would make no row faster, but many small segments, and of rows that are combined by key
+        many more rows."""
+        settings, paces = self.context.settings, self.context.paces
+        if self._writes_files():
+            return lambda: settings.file_seconds
+        seconds = linger.at_source if isinstance(self.operator, Source) else linger.at_hop
+        readers = self.context.readers_of(self.chain)
+        if not readers or any(isinstance(one, Sink) for one in self.chain) or any(map(stands, readers)):
+            return seconds
+        names, most = [one.name for one in readers], settings.batch_interval / 2
+        return lambda: max(seconds(), min(paces.shortest(names) * READERS_SHARE, most))
 
     def _file_pacer(self) -> Pacer:
         """A batch becomes a file for every share: it waits until that is worth while."""

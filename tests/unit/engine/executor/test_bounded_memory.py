@@ -233,9 +233,9 @@ def large(text_bytes: int, times: int):
 
 def test_large_rows_are_not_joined_beyond_what_a_column_can_hold() -> None:
     given = large(64 << 20, 40)  # 2.5 GiB
-    sizes = [batch.nbytes for batch in instance.in_handy_batches(iter(given), 65_536)]
+    sizes = [batch.nbytes for batch in instance.in_handy_batches(iter(given))]
     assert len(sizes) == 40
-    small = [batch.num_rows for batch in instance.in_handy_batches(iter(large(1 << 20, 40)), 65_536)]
+    small = [batch.num_rows for batch in instance.in_handy_batches(iter(large(1 << 20, 40)))]
     assert small == [15, 15, 10]
 
 
