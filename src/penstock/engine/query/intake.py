@@ -21,6 +21,8 @@ PATIENCE = 0.5
 #: The same for an operator that has answered often enough that there is nothing: every answer costs Spark a round of
 #: its loop. Rows, a pause and a stop end the wait at once.
 IDLE_PATIENCE = 10.0
+#: So much of a full batch is worth the fixed cost of a batch.
+WORTH = 0.1
 #: After an operator has answered so often that there is nothing, no more results come of the rows published before.
 ENOUGH_EMPTY_POLLS = 2
 
@@ -218,25 +220,26 @@ class Intake:
         if not self._may_start():
             return False
         rows = sum(feed.available() for feed in self._feeds)
-        return rows > 0 and (rows >= self.pacer.bound() or self._clock() >= self._earliest_start())
+        return rows > 0 and (rows >= self.pacer.bound() or self._clock() >= self._earliest_start(rows))
 
     def _may_start(self) -> bool:
         self.throttled = self._throttle and any(self._channels.full(channel) for channel in self._outputs)
         self._found_no_room |= self.throttled
         return self._open and not self.paused and not self.throttled
 
-    def _earliest_start(self) -> float:
+    def _earliest_start(self, rows: int) -> float:
         """When the next batch may start at the earliest, if it is not full. An operator with few rows should not spend
         more than about half of its time on the fixed cost of batches. When no more rows will come, there is nothing to
         wait for."""
         if self.nothing_more:
             return 0.0
-        return self.progress.last_start + max(self._linger, 2 * self.progress.last_overhead)
+        is_worth_it = rows >= WORTH * self.pacer.bound()
+        return self.progress.last_start + max(self._linger, 0.0 if is_worth_it else 2 * self.progress.last_overhead)
 
     def _next_change(self, now: float) -> float:
         if not self._open or self.paused:
             return IDLE_PATIENCE
         times = [due for feed in self._feeds if (due := feed.due_in()) is not None]
-        if any(feed.available() for feed in self._feeds):
-            times.append(self._earliest_start() - now)
+        if rows := sum(feed.available() for feed in self._feeds):
+            times.append(self._earliest_start(rows) - now)
         return max(min(times, default=IDLE_PATIENCE), 0.001)

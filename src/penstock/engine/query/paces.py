@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 
@@ -16,6 +17,6 @@ class Paces:
         self._seconds[operator] = seconds
 
     def shortest(self, operators: Collection[str]) -> float:
-        """How long the last micro-batch took of the operator whose batches are the shortest; 0 if one of them has had
-        none yet."""
-        return min((self._seconds.get(one, 0.0) for one in operators), default=0.0)
+        """How long the last micro-batch took of the operator whose batches are the shortest. Of an operator that has had
+        none yet nothing is known, and first batches take long: those count as longer than all others."""
+        return min(self._seconds.get(one, math.inf) for one in operators)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from penstock.kinds import Unit
@@ -13,6 +15,12 @@ WEIGHT = 0.4
 #: A batch may be at most this many times as large as the batch before it: one lucky measurement must not make a batch
 #: that takes minutes.
 GROWTH = 4.0
+#: Of Spark SQL, a batch of less than this share of a full one says nothing about full ones.
+ENOUGH = 0.05
+#: Batches of which the largest has not so many times the rows of the smallest are of about the same size.
+ALIKE = 1.5
+#: So many batches of Spark SQL say what the next one will take: more would remember what Java's compiler has mended.
+REMEMBERED = 6
 #: A single slow batch, which may be the machine's fault, at most halves the size of the next batch.
 SHRINK = 0.5
 FIRST_ROWS = 500
@@ -21,8 +29,9 @@ FIRST_ROWS = 500
 FIXED_SHARE = 0.04
 LONGER = 2.0
 SHORTER = 0.7
-#: The rows of the first batch where Spark SQL does the work: so few rows take it next to no time.
-FIRST_ROWS_OF_SQL = 20_000
+#: The rows of the first batch where Spark SQL does the work: that takes Spark seconds, however few they are, and where
+#: rows come fast, the next batch is to catch up.
+FIRST_ROWS_OF_SQL = 100_000
 
 
 @dataclass
@@ -46,6 +55,8 @@ class Pacer:
     longest: float | None = None
     #: Seconds of work that a row takes; None while nothing is known.
     per_row: float | None = None
+    #: The last batches of Spark SQL: rows and seconds.
+    _seen: deque[tuple[int, float]] = field(init=False, default_factory=lambda: deque(maxlen=REMEMBERED))
     _size: float = field(init=False)
     _target: float = field(init=False)
 
@@ -68,8 +79,7 @@ class Pacer:
             return
         full = rows >= 0.9 * int(self._size)
         if busy is None:
-            # The fastest batch ever stands for the fixed cost.
-            self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
+            self._observe_sql(rows, seconds)
         else:
             fixed = max(seconds - busy, 0.0)
             seen = busy / rows
@@ -78,7 +88,7 @@ class Pacer:
         self._aim(full and waiting >= rows)
         # Where the fixed cost uses up the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
-            took, wanted = seconds - self.overhead, max(self._target - self.overhead, self.overhead)
+            took, wanted = rows * (self.per_row or 0.0), max(self._target - self.overhead, self.overhead)
         else:
             took, wanted = busy, max(self._target - self.overhead, self._target / 2)
         ratio = max(SHRINK, min(GROWTH, wanted / max(took, 1e-9)))
@@ -88,12 +98,34 @@ class Pacer:
             # A batch may have been larger than asked for: files are read whole.
             self._size = min(max(self._size, rows) * ratio, self.most)
 
+    def _observe_sql(self, rows: int, seconds: float) -> None:
+        if rows < ENOUGH * self._size:
+            # Such a batch may have touched a few keys of many: it says how cheap a batch can be, and no more.
+            self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
+            return
+        self._seen.append((rows, seconds))
+        self.overhead, self.per_row = _line_through(self._seen, self.per_row or 0.0)
+
     def _aim(self, pressed: bool) -> None:
         if not pressed:
             self._target = max(self.interval, self._target * SHORTER)
             return
         enough = max(self.interval, (self.overhead or 0.0) / FIXED_SHARE)
         self._target = min(self._target * LONGER, enough, max(self.longest or 0.0, self.interval))
+
+
+def _line_through(seen: Collection[tuple[int, float]], per_row: float) -> tuple[float, float]:
+    """What batches cost by themselves, and what a row costs, by the straight line through the last batches. In batches
+    of about the same size nobody can tell the two apart: then a row costs what it did before, and the fastest batch
+    says the rest."""
+    most, least = max(rows for rows, _ in seen), min(rows for rows, _ in seen)
+    fastest = min(seconds for _, seconds in seen)
+    rows, seconds = (sum(values) / len(seen) for values in zip(*seen, strict=True))
+    if most < ALIKE * least:
+        return max(fastest - per_row * rows, 0.0), per_row
+    spread = sum((one - rows) ** 2 for one, _ in seen)
+    per_row = max(sum((one - rows) * (took - seconds) for one, took in seen) / spread, 0.0)
+    return max(min(seconds - per_row * rows, fastest), 0.0), per_row
 
 
 def pacer_of(operator: Operator, settings: Settings) -> Pacer:

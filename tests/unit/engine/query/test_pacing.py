@@ -64,6 +64,26 @@ def test_where_spark_does_the_work_the_fastest_batch_stands_for_the_fixed_cost()
     assert 0.4 + pacer.bound() * 1e-6 == pytest.approx(0.8, rel=0.05)
 
 
+def test_where_spark_does_the_work_batches_that_take_their_time_whatever_their_rows_do_not_shrink() -> None:
+    """As with state of a thousand keys, each of which costs the same however many rows it has: the first batch had rows
+    of few keys and was fast. Smaller batches would be no faster, and rows would pile up."""
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
+    pacer.observe(100, 1.2, None)
+    for _ in range(12):
+        rows = pacer.bound()
+        pacer.observe(rows, 3.0 + rows * 5e-6, None, waiting=500_000)
+    assert pacer.bound() > 400_000
+
+
+def test_where_spark_does_the_work_batches_of_a_steady_size_stay() -> None:
+    pacer = Pacer(interval=0.5, most=10_000_000)
+    sizes = []
+    for _ in range(60):
+        sizes.append(pacer.bound())
+        pacer.observe(sizes[-1], 0.4 + sizes[-1] * 1e-6, None)
+    assert max(sizes[30:]) < 1.1 * min(sizes[30:])
+
+
 def test_a_batch_without_rows_teaches_nothing() -> None:
     pacer = Pacer(interval=0.5, most=1000)
     pacer.observe(0, 9.0, 0.0)
