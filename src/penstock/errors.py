@@ -184,7 +184,6 @@ ERRORS: Mapping[str, str] = {
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
     "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
-    "BAD_MEMORY": "What was kept of a strategy's memory cannot be read.",
     # tests of users
     "TEST_ROWS": "What a test gives to penstock.testing does not fit the topology: rows, a state, a key.",
     # a bug of Penstock

@@ -136,10 +136,6 @@ def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewe
     return Reviewed(proposal, f"the guards have changed the proposal {MOST_CHANGES} times and do not agree")
 
 
-def first_veto(guards: Sequence[Guard], proposal: Proposal, view: View) -> str:
-    return reviewed(guards, proposal, view).veto
-
-
 def _asked(guard: Guard, proposal: Proposal, view: View) -> str | Proposal:
     name = getattr(guard, "__name__", type(guard).__name__)
     try:
