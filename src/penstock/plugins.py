@@ -65,8 +65,23 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "traffic_aware": "penstock.strategies.mapping.traffic_aware:TrafficAware",
         "storm_default": "penstock.strategies.mapping.storm_default:StormDefault",
     },
-    SOURCES: {},
-    SINKS: {},
+    SOURCES: {
+        "rate": "penstock.sources.rate_source:rate",
+        "files": "penstock.sources.file_source:files",
+        "kafka": "penstock.sources.kafka_source:kafka",
+        "redis": "penstock.sources.redis_source:redis",
+        "dataframe": "penstock.sources.dataframe_source:dataframe",
+        "socket": "penstock.sources.dataframe_source:socket",
+    },
+    SINKS: {
+        "parquet": "penstock.sinks.parquet_sink:parquet",
+        "jdbc": "penstock.sinks.jdbc_sink:jdbc",
+        "kafka": "penstock.sinks.kafka_sink:kafka",
+        "console": "penstock.sinks.console_sink:console",
+        "noop": "penstock.sinks.noop_sink:noop",
+        "arrow": "penstock.sinks.arrow_sink:arrow",
+        "function": "penstock.sinks.function_sink:function",
+    },
 }
 #: The package that brings what is in BUILT_IN.
 OWN = "penstock"
