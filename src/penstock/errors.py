@@ -100,7 +100,7 @@ ERRORS: Mapping[str, str] = {
     "FILE_NOT_PYTHON": "Python cannot load the topology file, because the file has an error.",
     "NO_TOPOLOGY": "The file declares no topology.",
     "SEVERAL_TOPOLOGIES": "The file declares several topologies, and the command does not say which one is meant.",
-    "FILE_EXISTS": "A file that is to be written exists already.",
+    "FILE_EXISTS": "A file that the command would write exists already.",
     "UNKNOWN_METRIC": "There is no metric of this name, or Penstock keeps no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",

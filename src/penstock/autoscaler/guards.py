@@ -132,7 +132,7 @@ def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewe
             return Reviewed(proposal)
         proposal = other
         if not proposal.plan:
-            return Reviewed(proposal, proposal.plan.reason or "a guard left nothing of it")
+            return Reviewed(proposal, proposal.plan.reason or "a guard has removed all actions from the plan")
     return Reviewed(proposal, f"the guards have changed the proposal {MOST_CHANGES} times and do not agree")
 
 

@@ -86,7 +86,7 @@ def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_
     busy = wished(goal, snapshot(cpu=0.9))
     assert isinstance(busy, Stay), "3.7 cores are used, and one machine has 4"
     unknown = snapshot(cpu=None)
-    assert "not known" in wished(goal, unknown).reason
+    assert "does not know" in wished(goal, unknown).reason
     alone = Cluster(CLUSTER.machines[:1])
     assert isinstance(wished(goal, snapshot(machines=alone)), Stay)
     assert isinstance(wished(Goal(throughput=100.0), snapshot(done=50.0)), Stay), "operators are congested"

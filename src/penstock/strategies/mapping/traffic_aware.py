@@ -39,7 +39,8 @@ def _at_start(wanted: Wanted) -> Placement | NoRoom:
     one_slot = Cluster(tuple(Machine(one.name, one.slots[:1]) for one in wanted.cluster.machines if one.slots))
     total, room = sum(wanted.instances.values()), wanted.slot_instances
     if room is not None and total > room * len(one_slot.slots):
-        return NoRoom("one slot a machine does not take all instances", total - room * len(one_slot.slots))
+        reason = "traffic_aware uses one slot of each machine, and these slots have no room for all instances"
+        return NoRoom(reason, total - room * len(one_slot.slots))
     return deal(wanted.instances, wanted.tasks, one_slot)
 
 
