@@ -26,18 +26,18 @@ SINKS = "penstock.sinks"
 
 
 @dataclass(frozen=True)
-class Group:
+class EntryPointGroup:
     """What a group is called in messages, and the name of the error about a name that the group does not have."""
 
     what: str
     unknown: str
 
 
-GROUPS: Mapping[str, Group] = {
-    POLICIES: Group("scaling strategy", "UNKNOWN_STRATEGY"),
-    MAPPINGS: Group("mapping", "UNKNOWN_MAPPING"),
-    SOURCES: Group("kind of source", "UNKNOWN_SOURCE"),
-    SINKS: Group("kind of sink", "UNKNOWN_SINK"),
+GROUPS: Mapping[str, EntryPointGroup] = {
+    POLICIES: EntryPointGroup("scaling strategy", "UNKNOWN_STRATEGY"),
+    MAPPINGS: EntryPointGroup("mapping", "UNKNOWN_MAPPING"),
+    SOURCES: EntryPointGroup("kind of source", "UNKNOWN_SOURCE"),
+    SINKS: EntryPointGroup("kind of sink", "UNKNOWN_SINK"),
 }
 
 #: What Penstock itself brings, written as entry points are: group -> name -> where it is.

@@ -40,8 +40,8 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(allowed, "Network", network)
     monkeypatch.setattr(allowed.shutil, "which", lambda program: f"/sbin/{program}")
     monkeypatch.setattr(allowed, "find_groups", lambda: groups)
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.use", lambda self: None)
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.limit", lambda self, size: None)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.use", lambda self: None)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", lambda self, size: None)
     yield network
     assert network.opened == 0, "a network of the trial is still open"
     assert list(tmp_path.iterdir()) == [], "a group of the trial is left"
@@ -96,7 +96,7 @@ def test_groups_that_cannot_be_written_are_named(system, monkeypatch, tmp_path):
     def refused(self, size):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.limit", refused)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", refused)
     assert str(tmp_path) in refusal().message
     assert "Permission denied" in refusal().message
 

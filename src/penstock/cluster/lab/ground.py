@@ -13,7 +13,7 @@ from penstock.clock import run_time
 from penstock.cluster import addresses
 from penstock.cluster.lab import networks, sweeper
 from penstock.cluster.lab.allowed import require_lab
-from penstock.cluster.lab.groups import Group, Groups, clear
+from penstock.cluster.lab.groups import ControlGroup, Groups, clear
 from penstock.cluster.lab.links import BRIDGE, link_lines, shaping, switch_lines
 from penstock.cluster.lab.networks import Network
 from penstock.cluster.lab.owners import Owner
@@ -35,7 +35,7 @@ class Plot:
 
     size: MachineSize
     network: Network
-    group: Group
+    group: ControlGroup
 
 
 class LabGround:
