@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.cluster.model import Placement, Slot
 from penstock.strategies.mapping.chained import Chained
-from penstock.strategies.mapping.door import NoRoom, Wanted
 from penstock.strategies.mapping.least_state import ChosenSlots, SlotRoom, chosen_slots
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.tasks import deal_tasks
 
 

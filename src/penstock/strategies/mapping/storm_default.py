@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from penstock.cluster.model import Placement, Slot
-from penstock.strategies.mapping.door import NoRoom, Wanted
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.round_robin import across_machines, deal
 from penstock.strategies.mapping.tasks import deal_tasks, follow_instances
 

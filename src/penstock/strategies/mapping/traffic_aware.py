@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.mapping.door import NoRoom, Wanted
 from penstock.strategies.mapping.fewest_moves import fewest_moves
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.round_robin import deal
 from penstock.strategies.mapping.tasks import follow_instances
 from penstock.strategies.mapping.traffic import Traffic, Unit, traffic_of

@@ -43,7 +43,7 @@ from penstock.topology.schema import Schema, common_schema, parse_schema, same_s
 from penstock.topology.state.processing import Processing
 from penstock.topology.state.processing import checked as checked_processor
 from penstock.topology.state.processor import Processor
-from penstock.topology.validate import validate
+from penstock.topology.validation import validate
 
 
 @dataclass(frozen=True)
