@@ -1,6 +1,6 @@
 """What benchmarks/live.py has to reach, as lines: from what was measured, round by round, to bars. No Spark here.
 
-Lines that begin with 5 are bar 5 of the issue "Bundles that stand". The others are older.
+Lines that begin with 5 say what a change costs a topology whose bundles stand. The others are older.
 """
 
 from __future__ import annotations

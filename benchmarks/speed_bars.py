@@ -1,6 +1,7 @@
 """What benchmarks/speed.py has to reach, as lines: from what was measured, round by round, to bars. No Spark here.
 
-Numbers in front of the names are those of the bars of the issue "Bundles that stand". Lines without one are older.
+The number in front of a name says what the line is about: 1 latency, 2 throughput, 4 keyed operators, 6 slots of
+unequal speed, 7 idle operators and new machines. Lines without a number are older.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from penstock.cluster.local import LocalCluster
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.topology import SparkTopology
-from penstock.topology.declare import Output
+from penstock.topology.declaration import Output
 from penstock.topology.definition import Keyed
 
 TASKS = 8

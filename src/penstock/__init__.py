@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.plans.plan import Plan
     from penstock.running.topology import RunningTopology
     from penstock.settings import Settings
-    from penstock.topology.declare import Output, Topology
+    from penstock.topology.declaration import Output, Topology
 
 __all__ = [
     "Goal",
@@ -55,12 +55,15 @@ PUBLIC = {
     "Handle": ("penstock.api.handle", "What `run` returns: everything that can be read of a topology and asked of it."),
     "HistoryRequest": ("penstock.api.history_request", "Which metrics over which time: give it to `Handle.history`."),
     "Outcome": ("penstock.plans.enacting", "What became of a plan: its status, its reason, its steps and their times."),
-    "Output": ("penstock.topology.declare", "An output of an operator, to be named in another operator's `inputs`."),
+    "Output": (
+        "penstock.topology.declaration",
+        "An output of an operator, which another operator names in its `inputs`.",
+    ),
     "PenstockError": ("penstock.errors", "Every error that a user can act on: its name, the problem, the next step."),
     "Plan": ("penstock.plans.plan", "What is to change about a running topology, and why."),
     "RunningTopology": ("penstock.running.topology", "The protocol of a topology that runs: `Handle.run` is one."),
     "Settings": ("penstock.settings", "How a topology is run: see settings.md."),
-    "Topology": ("penstock.topology.declare", "A topology as a program declares it: see guide.md."),
+    "Topology": ("penstock.topology.declaration", "A topology as a program declares it: see guide.md."),
     "aggregates": ("penstock.aggregates", "Aggregates for `Topology.aggregate`."),
     "extending": ("penstock.extending", "What policies, guards, mappings, sources and sinks are written with."),
     "plans": ("penstock.plans", "Functions that make plans, and the actions that plans are made of."),

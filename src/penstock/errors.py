@@ -100,7 +100,7 @@ ERRORS: Mapping[str, str] = {
     "FILE_NOT_PYTHON": "Python cannot load the topology file, because the file has an error.",
     "NO_TOPOLOGY": "The file declares no topology.",
     "SEVERAL_TOPOLOGIES": "The file declares several topologies, and the command does not say which one is meant.",
-    "FILE_EXISTS": "A file that is to be written exists already.",
+    "FILE_EXISTS": "A file that the command would write exists already.",
     "UNKNOWN_METRIC": "There is no metric of this name, or Penstock keeps no history of it.",
     "UNKNOWN_SETTING": "There is no setting of this name.",
     "BAD_SETTING": "A setting has the wrong type or is out of its range.",
@@ -184,7 +184,6 @@ ERRORS: Mapping[str, str] = {
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
     "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
-    "BAD_MEMORY": "What was kept of a strategy's memory cannot be read.",
     # tests of users
     "TEST_ROWS": "What a test gives to penstock.testing does not fit the topology: rows, a state, a key.",
     # a bug of Penstock

@@ -123,7 +123,7 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "view_of": (_POLICY, "Makes a view of a snapshot, for the test of a policy."),
         "Answer": (_PROPOSALS, "What a policy answers: `Nothing` or a `Proposal`."),
         "Nothing": (_PROPOSALS, "The answer that nothing is to change, with the reason."),
-        "Proposal": (_PROPOSALS, "The answer that a plan is to be carried out, with reasons and predictions."),
+        "Proposal": (_PROPOSALS, "The answer of a policy that proposes a plan, with reasons and predictions."),
         "Prediction": (_PROPOSALS, "What a proposal expects of a metric after its plan was carried out."),
         "Decided": (_POLICY, "An earlier proposal of the policy, and what became of it: `View.history`."),
         "Fate": (_POLICY, "What became of a proposal: waiting, running, done, rolled back, refused, ..."),

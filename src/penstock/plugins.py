@@ -26,18 +26,18 @@ SINKS = "penstock.sinks"
 
 
 @dataclass(frozen=True)
-class Group:
+class EntryPointGroup:
     """What a group is called in messages, and the name of the error about a name that the group does not have."""
 
     what: str
     unknown: str
 
 
-GROUPS: Mapping[str, Group] = {
-    POLICIES: Group("scaling strategy", "UNKNOWN_STRATEGY"),
-    MAPPINGS: Group("mapping", "UNKNOWN_MAPPING"),
-    SOURCES: Group("kind of source", "UNKNOWN_SOURCE"),
-    SINKS: Group("kind of sink", "UNKNOWN_SINK"),
+GROUPS: Mapping[str, EntryPointGroup] = {
+    POLICIES: EntryPointGroup("scaling strategy", "UNKNOWN_STRATEGY"),
+    MAPPINGS: EntryPointGroup("mapping", "UNKNOWN_MAPPING"),
+    SOURCES: EntryPointGroup("kind of source", "UNKNOWN_SOURCE"),
+    SINKS: EntryPointGroup("kind of sink", "UNKNOWN_SINK"),
 }
 
 #: What Penstock itself brings, written as entry points are: group -> name -> where it is.
@@ -65,8 +65,23 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "traffic_aware": "penstock.strategies.mapping.traffic_aware:TrafficAware",
         "storm_default": "penstock.strategies.mapping.storm_default:StormDefault",
     },
-    SOURCES: {},
-    SINKS: {},
+    SOURCES: {
+        "rate": "penstock.sources.rate_source:rate",
+        "files": "penstock.sources.file_source:files",
+        "kafka": "penstock.sources.kafka_source:kafka",
+        "redis": "penstock.sources.redis_source:redis",
+        "dataframe": "penstock.sources.dataframe_source:dataframe",
+        "socket": "penstock.sources.dataframe_source:socket",
+    },
+    SINKS: {
+        "parquet": "penstock.sinks.parquet_sink:parquet",
+        "jdbc": "penstock.sinks.jdbc_sink:jdbc",
+        "kafka": "penstock.sinks.kafka_sink:kafka",
+        "console": "penstock.sinks.console_sink:console",
+        "noop": "penstock.sinks.noop_sink:noop",
+        "arrow": "penstock.sinks.arrow_sink:arrow",
+        "function": "penstock.sinks.function_sink:function",
+    },
 }
 #: The package that brings what is in BUILT_IN.
 OWN = "penstock"

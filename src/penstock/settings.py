@@ -191,8 +191,8 @@ class Settings:
     )
     stela_capacity_alpha: float = setting(
         1.05,
-        "The same for the strategy stela_capacity, which compares the input rate with the rate that the operator could "
-        "reach.",
+        "With stela_capacity, an operator is congested when its input rate is higher than this many times the rate "
+        "that it could reach.",
         low=0.01,
         high=1e6,
     )

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.cluster.lab.allowed import require_lab
 from penstock.cluster.lab.ground import LabGround
 from penstock.cluster.lab.owners import Owner
+from penstock.cluster.lab.permission import require_lab
 from penstock.cluster.lab.sizes import LabShape
 from penstock.errors import PenstockError
 

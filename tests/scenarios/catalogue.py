@@ -623,8 +623,8 @@ THRESHOLDS = [
     ),
 ]
 
-#: Scenarios that are known not to hold, and the points of the issue that are at fault. Each is an expected failure: one
-#: that holds must be taken out here.
+#: Scenarios that are known not to hold, each with the fault that is the reason. Each is an expected failure: one that
+#: holds must be taken out here.
 KNOWN: dict[str, str] = {}
 
 SCENARIOS = [

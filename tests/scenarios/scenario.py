@@ -64,7 +64,7 @@ class Scenario:
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: Seconds = field(default_factory=Seconds)
     happens: tuple[Happening, ...] = ()
-    #: The point of the issue that is at fault, if the scenario is known not to hold.
+    #: The fault that is the reason, if the scenario is known not to hold.
     fails: str = ""
 
     @cached_property

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from penstock.cluster.lab.allowed import require_lab
 from penstock.cluster.lab.groups import find_groups
 from penstock.cluster.lab.owners import Owner, owner_of
+from penstock.cluster.lab.permission import require_lab
 from penstock.cluster.lab.sizes import LabShape
 from penstock.errors import PenstockError
 

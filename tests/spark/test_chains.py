@@ -103,8 +103,8 @@ def test_a_chain_is_taken_apart_and_put_together_under_load(local_host, running,
     twice = [row for row, times in Counter(written(tmp_path / "out")).items() if times > 1]
     assert not twice
     assert written(tmp_path / "out") == [row for row in range(1, emitted, 2) if row != 13]
-    assert "runs apart now: numbers - odd | named | out" in reasons
-    assert "runs as one now: numbers - odd - named - out" in reasons
+    assert "Penstock has taken the chain apart: numbers - odd | named | out" in reasons
+    assert "these operators run as one chain now: numbers - odd - named - out" in reasons
 
 
 def test_it_goes_on_apart_what_was_left_as_one_and_the_other_way_round(local_host, running, tmp_path: Path) -> None:

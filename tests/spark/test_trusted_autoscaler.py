@@ -1,4 +1,4 @@
-"""Bar 4 of the autoscaler, on Spark: a load that steps up and down is held and leaves nothing behind, a harmful
+"""The autoscaler on Spark: a load that steps up and down is held and leaves nothing behind, a harmful
 decision is undone by itself, and a chain that a goal leaves alone stays a chain."""
 
 from __future__ import annotations

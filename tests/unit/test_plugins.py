@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from installed_strangers import write_metadata
 
-from penstock import PenstockError, Settings, plugins
+from penstock import PenstockError, Settings, plugins, sinks, sources
 from penstock.autoscaler.policy import policy
 from penstock.strategies.mapping import mapping
 from penstock.strategies.registry import STRATEGIES
@@ -40,6 +40,21 @@ def test_every_strategy_is_a_policy_and_every_name_has_one() -> None:
         assert policy(name)
     for name in plugins.BUILT_IN[plugins.MAPPINGS]:
         assert mapping(name)
+
+
+def test_every_kind_of_penstock_s_own_has_a_name() -> None:
+    not_kinds = {"columns", "constant", "events", "generated", "named", "numbers", "sentences", "stepped", "trace"}
+    for group, module in ((plugins.SOURCES, sources), (plugins.SINKS, sinks)):
+        made = {name for name in module.__all__ if name[0].islower()} - not_kinds
+        assert set(plugins.BUILT_IN[group]) == made
+        for name in made:
+            assert plugins.find(group, name) is getattr(module, name)
+
+
+def test_a_kind_by_its_name_is_the_kind() -> None:
+    assert sources.named("kafka", "broker:9092", "clicks") == sources.kafka("broker:9092", "clicks")
+    assert sources.named("rate", 10, rows=5) == sources.rate(10, rows=5)
+    assert sinks.named("parquet", "/data/counts", existing="append") == sinks.parquet("/data/counts", existing="append")
 
 
 @pytest.mark.parametrize(

@@ -127,13 +127,6 @@ class Entry:
 
 
 @contextmanager
-def registered(running: Running) -> Iterator[Path]:
-    """Other processes find the topology until the block is left."""
-    with Entry(running) as entry:
-        yield entry.path
-
-
-@contextmanager
 def starting(topology: str, own_process: bool = False) -> Iterator[Entry]:
     """Other processes find the topology, as one that is being started, until the block is left."""
     with Entry(Running(topology, os.getpid(), "", "", time.time(), "", Phase.STARTING, own_process)) as entry:

@@ -20,7 +20,7 @@ from penstock.api.discovery import Entry
 from penstock.api.neighbourhood import leases_of, neighbours_of
 from penstock.api.reads import Json
 from penstock.api.starting import started
-from penstock.api.steered import found_from_the_start, open_to_others
+from penstock.api.steered_topology import found_from_the_start, open_to_others
 from penstock.api.steering import Steering
 from penstock.autoscaler.autonomy import check_goal
 from penstock.autoscaler.goals import Goal
@@ -29,7 +29,7 @@ from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
 from penstock.running import Changes, RunningTopology
 from penstock.settings import Settings
-from penstock.topology.declare import Topology
+from penstock.topology.declaration import Topology
 
 POLL = 0.1
 

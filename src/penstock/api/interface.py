@@ -12,9 +12,9 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from penstock.api import request_models as requests
-from penstock.api.gate import Gate, refusal
 from penstock.api.history_request import HistoryRequest
 from penstock.api.prometheus import CONTENT_TYPE, exposition
+from penstock.api.request_check import RequestCheck, refusal
 from penstock.api.request_models import Problem
 from penstock.errors import PenstockError
 from penstock.monitor.history import POINTS
@@ -58,7 +58,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     )
 }
 
-#: For the OpenAPI description only: the gate has checked the token already.
+#: For the OpenAPI description only: `RequestCheck` has checked the token already.
 _BEARER = HTTPBearer(auto_error=False, description="The token of the running topology.")
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="How many seconds to wait for a change.")]
 Number = Annotated[int, Path(ge=1, le=LAST_ID)]
@@ -107,7 +107,7 @@ def interface(steering: Steerable, token: str) -> FastAPI:
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(Gate, token=token)
+    app.add_middleware(RequestCheck, token=token)
     app.add_exception_handler(PenstockError, _named)
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _turned_away)

@@ -17,7 +17,7 @@ from penstock.running import RunningTopology
 from penstock.strategies.mapping.chains import why_apart
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.explanation import explained
-from penstock.topology import render
+from penstock.topology import drawing
 
 #: The most events in one answer.
 MOST_EVENTS = 10_000
@@ -37,7 +37,7 @@ class Reads:
 
     def topology(self) -> Json:
         """Operators and streams as the user declared them."""
-        return render.as_json(self._run.definition)
+        return drawing.as_json(self._run.definition)
 
     def status(self) -> Json:
         """What runs where, how fast each operator is, how many rows wait, the operation that is first in line, and the

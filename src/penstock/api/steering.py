@@ -97,7 +97,7 @@ class Steering(Reads):
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(
-                    "SLOT_FULL", f"{settings.mapping}: {plan.reason}.", "Add machines, or ask for fewer."
+                    "SLOT_FULL", f"{settings.mapping}: {plan.reason}.", "Add machines, or ask for fewer instances."
                 )
             return Proposal(plan)
 

@@ -121,7 +121,7 @@ def demand(load: Load) -> float:
 def _hold(goal: Goal, snapshot: Snapshot, now: Balance, slow: tuple[str, ...], wanted: float) -> Wish:
     required = goal.throughput or 0.0
     if now.throughput is None:
-        return Stay("it is not known what arrives at the sinks")
+        return Stay("Penstock does not know yet how many rows arrive at the sinks")
     if now.throughput >= required * (1 - TOLERANCE):
         return _fewer(snapshot, now, slow, f"the throughput of {now.throughput:,.0f} rows/s reaches the goal")
     why = f"the throughput of {now.throughput:,.0f} rows/s is below the goal of {required:,.0f}"
@@ -152,7 +152,7 @@ def _fewer(snapshot: Snapshot, now: Balance, slow: tuple[str, ...], why: str) ->
         return Stay(f"{why}, and operators are congested: no machine can be removed")
     used = cores_used(snapshot)
     if used is None:
-        return Stay(f"{why}; it is not known how busy the machines are, so none is removed")
+        return Stay(f"{why}; Penstock does not know how busy the machines are, so it removes none")
     cores = sum(slot.cores for slot in snapshot.cluster.slots)
     left = cores - max(sum(slot.cores for slot in machine.slots) for machine in snapshot.cluster.machines)
     if used > MOST_USED * left:

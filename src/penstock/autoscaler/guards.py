@@ -132,12 +132,8 @@ def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewe
             return Reviewed(proposal)
         proposal = other
         if not proposal.plan:
-            return Reviewed(proposal, proposal.plan.reason or "a guard left nothing of it")
+            return Reviewed(proposal, proposal.plan.reason or "a guard has removed all actions from the plan")
     return Reviewed(proposal, f"the guards have changed the proposal {MOST_CHANGES} times and do not agree")
-
-
-def first_veto(guards: Sequence[Guard], proposal: Proposal, view: View) -> str:
-    return reviewed(guards, proposal, view).veto
 
 
 def _asked(guard: Guard, proposal: Proposal, view: View) -> str | Proposal:

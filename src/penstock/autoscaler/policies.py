@@ -1,16 +1,16 @@
 """Penstock's own policies. Each takes the request of a person, or asks the goal whether more or less is wanted; one of
-the strategies says what is to run where on machines that come or go (`towards_the_goal`)."""
+the strategies says what is to run where on machines that come or go (`goal_plans`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from penstock.autoscaler.answers import answer_of, last_machine
+from penstock.autoscaler.goal_plans import towards_the_goal
 from penstock.autoscaler.goals import Shrink
 from penstock.autoscaler.measured_load import bare_load, youth
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing
-from penstock.autoscaler.towards_the_goal import towards_the_goal
 from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 

@@ -121,7 +121,7 @@ def way_back(view: View, step: Step) -> tuple[Action, ...] | Nothing:
     by new ones; machines that the step added go."""
     now, cluster = view.snapshot.placement, view.snapshot.cluster
     if any(len(now.tasks.get(name, ())) != len(slots) for name, slots in step.before.tasks.items()):
-        return Nothing("operators were repartitioned since, so what was before does not fit any more")
+        return Nothing("operators were repartitioned since then, so the placement of before does not fit any more")
     missing = max(-step.machines, 0)
     coming = view.coming(missing) if missing else None
     if isinstance(coming, Nothing):

@@ -175,14 +175,14 @@ def run(  # noqa: PLR0913 - one parameter an option
 def show(target: str, mermaid: bool, as_json: bool) -> CommandResult:
     """Check the topology that FILE declares, and draw it."""
     from penstock.cli.loader import load
-    from penstock.topology import render
+    from penstock.topology import drawing
 
     if mermaid and as_json:
         raise PenstockError("BAD_COMMAND", "--mermaid and --json exclude each other.", "Choose one of them.")
     definition = load(target).topology.definition()
     if as_json:
-        return CommandResult(answer=render.as_json(definition))
-    click.echo(render.as_mermaid(definition) if mermaid else render.as_text(definition), nl=False)
+        return CommandResult(answer=drawing.as_json(definition))
+    click.echo(drawing.as_mermaid(definition) if mermaid else drawing.as_text(definition), nl=False)
     return CommandResult()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from penstock.errors import Location, PenstockError
-from penstock.topology.declare import Topology
+from penstock.topology.declaration import Topology
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ The handle asks for a change by name, and waits in line. A program can also make
 
 `carry_out` returns when Spark was seen to run the plan, or when Penstock has rolled it back: `outcome.status` and
 `outcome.reason` say which and why, `outcome.steps` how long each step took, and `outcome.placed.moves` from where to
-where each task went, with how many bytes of state and how long its operator stood still. A plan that cannot be is
-refused with a named error, and nothing has changed then. While another change is under way, the error is `BUSY`.
+where each task went, with how many bytes of state and how long its operator stood still. Penstock refuses a plan that
+cannot be carried out, with a named error, and changes nothing. While another change is under way, the error is `BUSY`.
 `changes.leads_to(plan)` says where a plan leads and changes nothing. `changes.cheapest_tasks("count", a, b, 2)` says
 which two tasks on slot `a` cost the least to move to `b`: tasks that have been there already, then the smallest.
 
@@ -85,9 +85,9 @@ def errors_page() -> str:
 def metrics_page() -> str:
     return _page(
         "Metrics",
-        "What is measured of a running topology, in the snapshot that strategies read and in the history of the "
-        'statistics store. What was not measured is missing, never 0. The column "over time" says how short intervals '
-        "become a longer one.",
+        "Penstock measures these values of a running topology. They are in the snapshot that strategies read, and in "
+        "the history of the statistics store. A value that was not measured is missing, and never 0. The column "
+        '"over time" says how the values of short intervals become the value of a longer one.',
         ("name", "unit", "of", "over time", "meaning"),
         (
             [f"`{metric.name}`", metric.unit, ", ".join(metric.of), metric.fold, metric.meaning]

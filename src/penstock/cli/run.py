@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from penstock.api.discovery import Entry
 from penstock.api.neighbourhood import leases_of, neighbours_of
 from penstock.api.starting import started
-from penstock.api.steered import found_from_the_start, steered
+from penstock.api.steered_topology import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
 from penstock.cli.ending import NOTHING_READ

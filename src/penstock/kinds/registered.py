@@ -1,4 +1,4 @@
-"""Kinds that other packages bring, found by the name of their entry point."""
+"""Kinds of sources and sinks by their names: Penstock's own, and those that other packages bring."""
 
 from __future__ import annotations
 

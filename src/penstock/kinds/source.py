@@ -1,8 +1,9 @@
 """What a kind of source says about itself, in one class: what it reads, how far it is, and how a range is read.
 
 A source is read in ranges. The driver holds the source's `Offsets`: they say what there is, where a batch may end, and
-which ranges lie between two offsets. Spark writes the two offsets down before a bundle reads anything, so a range that
-was cut off by a crash is read again. The executor reads one range after the other into Arrow, with `SourceKind.read`.
+which ranges lie between two offsets. The catalog says how far a source was read: the end of a batch is entered there
+when the batch is published. After a crash, the ranges of a batch that was not published are read again. The executor
+reads one range after the other into Arrow, with `SourceKind.read`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Offsets:
 
     `look` may ask the world outside; everything else only counts."""
 
-    #: Where the newest batch ends, as Spark has said it.
+    #: Where the newest batch ends.
     position: Offset
 
     def look(self) -> None:
@@ -90,7 +91,7 @@ class Offsets:
         return None
 
     def go_to(self, offset: Offset) -> None:
-        """Spark says that the newest batch ends here."""
+        """The newest batch ends here."""
         self.position = offset
 
     def end(self, most: int, instances: int) -> Offset | None:
@@ -145,12 +146,13 @@ class SourceKind:
 
     @property
     def ends(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether it ends by itself. `penstock show` tells it."""
         return False
 
     @property
     def replayable(self) -> bool:
-        """Whether a range gives the same rows again after a failure."""
+        """Whether a range gives the same rows again after a failure. `penstock show` tells it, and so does an event of
+        every run with a source that cannot do so."""
         return True
 
     def describe(self) -> Mapping[str, Any]:

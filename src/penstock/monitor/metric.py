@@ -45,7 +45,7 @@ class Metric:
         return self.fold is not Fold.DERIVED
 
 
-#: Of what a micro-batch costs beside its rows, the parts that Spark accounts for.
+#: What Spark does in a micro-batch beside the work on its rows, as far as Spark says how long it takes.
 OVERHEAD_PARTS: Mapping[str, str] = {
     "ask": "asking the sources what there is",
     "get_batch": "asking them for the partitions of the batch",
@@ -59,8 +59,8 @@ READ_FROM: Mapping[str, str] = {
     "link": "came over a link, from the machine that wrote them",
     "kept": "the machine had kept since another bundle fetched them over its link",
     "own": "the machine itself had written",
-    "store": "another machine had written and that were read from the store: it was gone or said nothing, or rows do "
-    "not come from where they were written",
+    "store": "another machine had written and that bundles read from the store, because that machine was gone or did "
+    "not answer, or because `segment_origins` is off",
 }
 
 _ANY = (Of.OPERATOR, Of.SLOT, Of.STREAM)
@@ -83,7 +83,7 @@ def _derived(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERAT
 
 _LIST = (
     # Counts
-    _sum("seconds", "s", "Time that was observed; what nobody looked at is not in it.", (*_ANY, Of.MACHINE)),
+    _sum("seconds", "s", "Time in which Penstock measured.", (*_ANY, Of.MACHINE)),
     _sum("batches", "batches", "Micro-batches published.", _PLACED),
     _sum(
         "rows",
@@ -119,7 +119,10 @@ _LIST = (
         "Time in micro-batches in which not even the busiest bundle was busy; not measured where Spark SQL does the "
         "work.",
     ),
-    *(_sum(f"overhead_{part}", "s", f"Of the micro-batches' time: {what}.") for part, what in OVERHEAD_PARTS.items()),
+    *(
+        _sum(f"overhead_{part}", "s", f"Time of the micro-batches that Spark spent {what}.")
+        for part, what in OVERHEAD_PARTS.items()
+    ),
     _sum("traffic_same_slot", "bytes", "Bytes read that the same slot had written.", _PLACED),
     _sum("traffic_same_machine", "bytes", "Bytes read that another slot of the same machine had written.", _PLACED),
     _sum("traffic_other_machine", "bytes", "Bytes read that another machine had written.", _PLACED),
@@ -161,9 +164,9 @@ _LIST = (
     Metric(
         "latency",
         "sketch",
-        "From when a row was due at its source to when its batch was published at the sink; of a result that waited "
-        "in a window, from when the rows of that window were due. A DDSketch, with a relative error of at most 1% in "
-        "every quantile.",
+        "Time from when a row was due at its source to when its batch was published at the sink; for a result that "
+        "waited in a window, the time from when the rows of that window were due. It is kept as a DDSketch, with a "
+        "relative error of at most 1% in every quantile.",
         Fold.MERGE,
         (Of.SINK,),
     ),
@@ -173,21 +176,21 @@ _LIST = (
     _derived(
         "input_rate",
         "rows/s",
-        "What comes in: the rows a second that its producers emit on the streams to it; of a source, what is due.",
+        "Rows a second that its producers emit on the streams to it; of a source, the rows a second that are due.",
     ),
     _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
     _derived("batch_duration", "s", "Time of one micro-batch, on average."),
-    _derived("batch_overhead", "s", "Of that, the time in which not even the busiest bundle was busy."),
+    _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
     _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),
     _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),
     _derived("latency_p90", "s", "Latency that 90% of the rows stay below.", (Of.SINK,)),
     _derived("latency_p99", "s", "Latency that 99% of the rows stay below.", (Of.SINK,)),
-    _derived("machine_cpu", "share", "Of its cores: what the work on a machine used, by its control group.", _MACHINE),
-    _derived("machine_memory", "share", "Of its memory: what the work on a machine has, by its group.", _MACHINE),
-    _derived("machine_link", "share", "Of its link: what the busier direction carried, by its interface.", _MACHINE),
+    _derived("machine_cpu", "share", "Share of its cores that a machine used, by its control group.", _MACHINE),
+    _derived("machine_memory", "share", "Share of its memory that a machine has in use, by its group.", _MACHINE),
+    _derived("machine_link", "share", "Share of its link that the busier direction used, by its interface.", _MACHINE),
     _derived(
         "machine_throttled",
         "s/s",

@@ -14,7 +14,7 @@ KEPT = 256
 
 
 @dataclass(frozen=True)
-class Publication:
+class BatchTimes:
     """When a batch began, and when it was published."""
 
     batch: int
@@ -27,14 +27,14 @@ class Publications:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._published: dict[str, deque[Publication]] = {}
+        self._published: dict[str, deque[BatchTimes]] = {}
 
     def note(self, report: BatchReport) -> None:
         with self._lock:
             published = self._published.setdefault(report.operator, deque(maxlen=KEPT))
-            published.append(Publication(report.batch, report.started, report.finished))
+            published.append(BatchTimes(report.batch, report.started, report.finished))
 
-    def newest(self, operator: str) -> Publication | None:
+    def newest(self, operator: str) -> BatchTimes | None:
         with self._lock:
             published = self._published.get(operator)
             return published[-1] if published else None

@@ -84,7 +84,7 @@ class BatchReport:
     bundles: tuple[BundleReport, ...]
     #: Seconds that the task which had the most to do spent in the functions of others in the same chain.
     busy_elsewhere: float = 0.0
-    #: Where Spark says that the batch ends: by channel, or by the number of a source's input. Compared at every start.
+    #: Where the batch ends: by channel, or by the number of a source's input. Compared at every start.
     ends: Mapping[str, Any] = field(default_factory=dict)
 
     @property

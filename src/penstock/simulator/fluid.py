@@ -31,7 +31,7 @@ class Work:
 
 
 @dataclass
-class Seat:
+class FluidBundle:
     """An operator on a slot: how much of the work it can do, and what it did."""
 
     slot: int
@@ -51,7 +51,7 @@ class Pool:
     keyed: bool
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    seats: list[Seat] = field(default_factory=list)
+    bundles: list[FluidBundle] = field(default_factory=list)
     #: Rows a second that are offered to a source, and rows that are due and not emitted.
     offered: float = 0.0
     unmet: float = 0.0
@@ -93,8 +93,8 @@ class Water:
         self._consumers = [places[stream.consumer] for stream in self.streams]
         self._emits: list[float] = []
         self.retune(truth)
-        #: By slot: its cores, the operators that work there and their seats, and how many cores are asked for, for one
-        #: that is there.
+        #: By slot: its cores, the operators that work there and their bundles, and how many cores are asked for, for
+        #: one that is there.
         self._cores: list[float] = []
         self._by_slot: list[list[tuple[int, int]]] = []
         self._crowd: list[float] = []
@@ -111,7 +111,7 @@ class Water:
         for pool in self.pools:
             placed = {slot: count for slot, count in placement.of(pool.name).items() if slot in slots}
             total, tasks = sum(placed.values()), placement.tasks.get(pool.name, ())
-            pool.seats = []
+            pool.bundles = []
             for slot, count in sorted(placed.items()):
                 share, most = count / total, float(count)
                 if pool.keyed and tasks:
@@ -119,12 +119,12 @@ class Water:
                     share = held / len(tasks)
                     # The fullest instance sets the pace, the others wait for it.
                     most = held / math.ceil(held / count) if held else 0.0
-                pool.seats.append(Seat(slots[slot], Work(slot.name, count), share, most))
+                pool.bundles.append(FluidBundle(slots[slot], Work(slot.name, count), share, most))
         self._by_slot = [[] for _ in slots]
         self._crowd = [1.0] * len(slots)
         for number, pool in enumerate(self.pools):
-            for place, seat in enumerate(pool.seats) if pool.truth.works else ():
-                self._by_slot[seat.slot].append((number, place))
+            for place, bundle in enumerate(pool.bundles) if pool.truth.works else ():
+                self._by_slot[bundle.slot].append((number, place))
 
     def retune(self, truth: Mapping[str, Truth]) -> None:
         """Operators are as fast as this from now on."""
@@ -165,16 +165,16 @@ class Water:
         for slot, ones in enumerate(self._by_slot):
             asked = [wanted[number][place] for number, place in ones]
             self._crowd[slot] = max(sum(asked) / self._cores[slot], 1.0)
-            counts = [self.pools[number].seats[place].work.instances for number, place in ones]
+            counts = [self.pools[number].bundles[place].work.instances for number, place in ones]
             for (number, place), cores in zip(ones, shared(self._cores[slot], asked, counts), strict=True):
                 grants[number][place] = cores
                 left[slot] -= cores
         if any(crowd > 1.0 for crowd in self._crowd):
             self._move_on(wanted, grants, left)
         for number, pool in enumerate(self.pools):
-            for place, seat in enumerate(pool.seats):
+            for place, bundle in enumerate(pool.bundles):
                 # Cores that nobody asked for are there for rows that come sooner than expected.
-                grants[number][place] += max(left[seat.slot], 0.0)
+                grants[number][place] += max(left[bundle.slot], 0.0)
         return grants
 
     def _move_on(self, wanted: list[list[float]], grants: list[list[float]], left: list[float]) -> None:
@@ -183,11 +183,11 @@ class Water:
             if pool.keyed or not pool.truth.works:
                 continue
             lacks = sum(wanted[number]) - sum(grants[number])
-            for place, seat in enumerate(pool.seats):
-                more = min(lacks, left[seat.slot], seat.most - grants[number][place])
+            for place, bundle in enumerate(pool.bundles):
+                more = min(lacks, left[bundle.slot], bundle.most - grants[number][place])
                 if more > 0:
                     grants[number][place] += more
-                    left[seat.slot] -= more
+                    left[bundle.slot] -= more
                     lacks -= more
 
     def _wants(self, dt: float) -> list[list[float]]:
@@ -198,7 +198,7 @@ class Water:
         for number in reversed(range(len(self.pools))):
             pool = self.pools[number]
             if pool.name in self.still or (self.shut and not pool.inputs):
-                found[number] = [0.0] * len(pool.seats)
+                found[number] = [0.0] * len(pool.bundles)
                 continue
             waiting = sum(self.levels[stream] for stream in pool.inputs) + pool.unmet
             rate = min(waiting / dt + (pool.inflow if pool.inputs else pool.offered), pool.truth.most)
@@ -208,22 +208,22 @@ class Water:
                     room = (self.bound - self.levels[stream]) / dt
                     rate = min(rate, (max(room, 0.0) + rates[consumer] / len(self.pools[consumer].inputs)) / rows)
             cores = rate / pool.truth.rate
-            found[number] = [min(cores * seat.share, seat.most) for seat in pool.seats]
+            found[number] = [min(cores * bundle.share, bundle.most) for bundle in pool.bundles]
             rates[number] = min(rate, sum(found[number]) * pool.truth.rate)
         return found
 
     def _usable(self, pool: Pool, cores: list[float]) -> list[float]:
         if pool.name in self.still or (self.shut and not pool.inputs):
-            return [0.0] * len(pool.seats)
+            return [0.0] * len(pool.bundles)
         if not pool.truth.works:
-            return [seat.most for seat in pool.seats]
-        return [min(got, seat.most) for got, seat in zip(cores, pool.seats, strict=True)]
+            return [bundle.most for bundle in pool.bundles]
+        return [min(got, bundle.most) for got, bundle in zip(cores, pool.bundles, strict=True)]
 
     def _able(self, pool: Pool, usable: list[float]) -> float:
         """Rows a second that an operator can execute with these cores."""
         if not pool.keyed:
             return min(sum(usable) * pool.truth.rate, pool.truth.most)
-        parts = [one / seat.share for one, seat in zip(usable, pool.seats, strict=True) if seat.share]
+        parts = [one / bundle.share for one, bundle in zip(usable, pool.bundles, strict=True) if bundle.share]
         return min(min(parts, default=0.0) * pool.truth.rate, pool.truth.most)
 
     # What is done with them
@@ -254,11 +254,11 @@ class Water:
 
     def _account(self, pool: Pool, usable: list[float], rows: float, full: bool, dt: float) -> None:
         total = sum(usable)
-        for cores, seat in zip(usable, pool.seats, strict=True):
-            part = rows * (seat.share if pool.keyed or total <= 0 else cores / total)
-            spent, most = part / pool.truth.rate, seat.work.instances * dt
-            seat.work.rows += part
-            seat.work.cpu += spent if pool.truth.works else spent * CPU_OF_WAITING
+        for cores, bundle in zip(usable, pool.bundles, strict=True):
+            part = rows * (bundle.share if pool.keyed or total <= 0 else cores / total)
+            spent, most = part / pool.truth.rate, bundle.work.instances * dt
+            bundle.work.rows += part
+            bundle.work.cpu += spent if pool.truth.works else spent * CPU_OF_WAITING
             # An instance that shares its core is busy for longer than it has the core.
-            crowd = self._crowd[seat.slot] if pool.truth.works else 1.0
-            seat.work.busy += min(most, max(spent * crowd, most if full and not pool.keyed else 0.0))
+            crowd = self._crowd[bundle.slot] if pool.truth.works else 1.0
+            bundle.work.busy += min(most, max(spent * crowd, most if full and not pool.keyed else 0.0))

@@ -38,25 +38,25 @@ class Reporter:
         age = self._age(pool, seconds)
         bundles = tuple(
             BundleReport(
-                slot=seat.work.slot,
-                instances=seat.work.instances,
+                slot=bundle.work.slot,
+                instances=bundle.work.instances,
                 partition=place,
-                executor=seat.work.slot,
-                host=seat.work.slot,
+                executor=bundle.work.slot,
+                host=bundle.work.slot,
                 pid=1,
-                rows_in=round(seat.work.rows),
-                bytes_in=round(seat.work.rows) * ROW,
-                rows_out={name: round(count * seat.work.rows / pool.rows) for name, count in out.items()},
-                busy=seat.work.busy / seat.work.instances,
-                busy_total=seat.work.busy,
-                cpu=seat.work.cpu,
-                seconds=seat.work.busy,
+                rows_in=round(bundle.work.rows),
+                bytes_in=round(bundle.work.rows) * ROW,
+                rows_out={name: round(count * bundle.work.rows / pool.rows) for name, count in out.items()},
+                busy=bundle.work.busy / bundle.work.instances,
+                busy_total=bundle.work.busy,
+                cpu=bundle.work.cpu,
+                seconds=bundle.work.busy,
                 born_from=finished - age,
                 born_to=finished - age,
                 by_spark_sql=pool.keyed,
             )
-            for place, seat in enumerate(pool.seats)
-            if seat.work.rows > 0
+            for place, bundle in enumerate(pool.bundles)
+            if bundle.work.rows > 0
         )
         busiest = max((one.busy for one in bundles), default=0.0)
         # This one batch stands for all of an interval. Between them the operator had nothing to do, which is no
@@ -67,7 +67,7 @@ class Reporter:
         known = DriverKnowledge(
             streams=self._streams[pool.name],
             is_sink=pool.name in self._sinks,
-            executors={seat.work.slot: seat.work.slot for seat in pool.seats},
+            executors={bundle.work.slot: bundle.work.slot for bundle in pool.bundles},
             rows_by_channel=read if pool.inputs else None,
             traffic={},
             previous_finished=started,
@@ -106,5 +106,5 @@ class Reporter:
             self._water.read[stream] = 0.0
         for stream in pool.outputs:
             self._water.written[stream] = 0.0
-        for seat in pool.seats:
-            seat.work.rows = seat.work.busy = seat.work.cpu = 0.0
+        for bundle in pool.bundles:
+            bundle.work.rows = bundle.work.busy = bundle.work.cpu = 0.0

@@ -41,7 +41,7 @@ __all__ = [
 
 
 def named(name: str, *args: Any, **options: Any) -> SinkKind:
-    """A sink of a kind that another package brings. `name` is the name of its entry point in the group
-    `penstock.sinks`; the other arguments are those of the kind."""
+    """A sink of the kind with this name: one of Penstock's own, or one that another package brings as an entry point
+    of the group `penstock.sinks`. The other arguments are those of the kind."""
     made: SinkKind = registered(SINKS, name, SinkKind)(*args, **options)
     return made

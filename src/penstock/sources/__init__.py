@@ -53,7 +53,7 @@ __all__ = [
 
 
 def named(name: str, *args: Any, **options: Any) -> SourceKind:
-    """A source of a kind that another package brings. `name` is the name of its entry point in the group
-    `penstock.sources`; the other arguments are those of the kind."""
+    """A source of the kind with this name: one of Penstock's own, or one that another package brings as an entry point
+    of the group `penstock.sources`. The other arguments are those of the kind."""
     made: SourceKind = registered(SOURCES, name, SourceKind)(*args, **options)
     return made

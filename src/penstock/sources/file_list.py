@@ -83,7 +83,7 @@ class FileList:
         if stop > self.stop:
             raise PenstockError(
                 "CATALOG_WENT_BACK",
-                f'Spark has counted {stop} files of "{self._operator}", and the catalog lists {self.stop}.',
+                f'"{self._operator}" has read up to file {stop}, but the catalog lists only {self.stop} files.',
                 "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
             )
 
@@ -93,8 +93,8 @@ class FileList:
         if start < min(stop, self.first):
             raise PenstockError(
                 "STATE_DOES_NOT_FIT",
-                f'Spark asks for file {start} of "{self._operator}" again, which it had finished and which is gone '
-                "since: its checkpoint is older than the catalog.",
+                f'"{self._operator}" should read file {start} again, but by the catalog it has finished that file: its '
+                "checkpoint is older than the catalog.",
                 "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
             )
         return self._files[start - self.first : stop - self.first]

@@ -1,8 +1,8 @@
 """Messages of Kafka topics. The driver asks for the partitions' ends and hands out ranges of offsets. Bundles read
 them.
 
-Spark writes a batch's offsets down before anybody reads them, so a batch that was cut off reads the same messages
-again. The offsets from which partitions are read at first are written to the catalog, before the first batch. A
+The catalog says how far each partition was read, so the messages of a batch that was not published are read again. The
+offsets from which partitions are read at first are written to the catalog, before the first batch. A
 partition's range is read by one instance, so the order of its messages is kept. Consumer groups are not used.
 """
 
@@ -255,7 +255,8 @@ class KafkaOffsets(Offsets):
                 raise self._named(
                     PenstockError(
                         "STATE_DOES_NOT_FIT",
-                        f'Spark has offsets of partition {one[1]} of "{one[0]}", which the catalog does not know.',
+                        f'a batch ends at an offset of partition {one[1]} of "{one[0]}", and the catalog does not say '
+                        "where this partition was read from at first.",
                         "Restore checkpoints and catalog of the same moment, or start with a new state folder.",
                     )
                 )

@@ -131,7 +131,7 @@ class RateOffsets(Offsets):
             if not math.isfinite(so_far):
                 raise PenstockError(
                     "STATE_DOES_NOT_FIT",
-                    f'"{self._name}" has emitted {self.position:,} rows, which its schedule never reaches.',
+                    f'"{self._name}" has emitted {self.position:,} rows, but its schedule never emits so many.',
                     "Undo the change of the schedule, or start with a new state folder.",
                 )
             self._memory["began"] = self._clock() - so_far

@@ -18,7 +18,9 @@ class Draft:
         for operator in load.operators:
             if not placement.instances.get(operator.name):
                 raise PenstockError(
-                    "BAD_PLACEMENT", f'"{operator.name}" has no instance.', "Place what the load was measured on."
+                    "BAD_PLACEMENT",
+                    f'"{operator.name}" has no instance.',
+                    "Use the placement on which the load was measured.",
                 )
         self.before = placement
         self.instances: dict[str, Mapping[Slot, int]] = dict(placement.instances)

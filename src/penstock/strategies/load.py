@@ -90,9 +90,7 @@ class Load:
         if not all(math.isfinite(rate) and rate >= 0 for rate in rates):
             raise _bad(f'"{operator.name}" has a rate or weight that is no number of at least 0.', "Measure again.")
         if operator.most_instances is not None and operator.most_instances < 1:
-            raise _bad(
-                f'"{operator.name}" may have no instance at all.', "Leave most_instances out, or give 1 or more."
-            )
+            raise _bad(f'"{operator.name}" has most_instances below 1.', "Leave most_instances out, or give 1 or more.")
 
     def _check_stream(self, stream: StreamLoad) -> None:
         ends = (self.position.get(stream.producer), self.position.get(stream.consumer))

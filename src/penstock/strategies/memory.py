@@ -1,15 +1,11 @@
 """What a strategy remembers from one decision to the next, as a value: it is handed in and handed back, so that the
-strategy itself stays pure. It can be kept as JSON."""
+strategy itself stays pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
-
-from penstock.errors import PenstockError
 
 #: The `machine` of instances that came without a machine.
 NO_MACHINE = ""
@@ -55,30 +51,6 @@ class Memory:
 
     def without_last(self) -> Memory:
         return replace(self, added=self.added[: len(self.added) - len(self.last)])
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "rates": dict(self.rates),
-            "added": [{"machine": one.machine, "instances": dict(one.instances)} for one in self.added],
-        }
-
-    @staticmethod
-    def from_json(kept: Mapping[str, Any]) -> Memory:
-        try:
-            rates = {str(name): float(rate) for name, rate in kept["rates"].items()}
-            if not all(math.isfinite(rate) and rate >= 0 for rate in rates.values()):
-                raise ValueError("a rate is no number of at least 0")
-            added = tuple(
-                Added(str(one["machine"]), {str(name): int(count) for name, count in one["instances"].items()})
-                for one in kept["added"]
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise PenstockError(
-                "BAD_MEMORY",
-                f"what was kept of a strategy's memory cannot be read: {problem!r}.",
-                "Begin with an empty memory: the strategy learns again.",
-            ) from problem
-        return Memory(rates, added)
 
 
 EMPTY = Memory()

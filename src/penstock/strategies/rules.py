@@ -33,7 +33,9 @@ class Rules:
                 raise PenstockError("BAD_SETTING", f"{name}={value!r} must be above 0.", "The papers use 1.2.")
         if self.slot_capacity is not None and self.slot_capacity < 1:
             raise PenstockError(
-                "BAD_SETTING", f"slot_capacity={self.slot_capacity!r} must be at least 1.", "Leave it out for no bound."
+                "BAD_SETTING",
+                f"slot_capacity={self.slot_capacity!r} must be at least 1.",
+                "Leave it out if a slot may have any number of instances.",
             )
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.failing import OperatorFailure, found_in
 from penstock.testing.clock import Clock
-from penstock.testing.given import rows_of_schema
+from penstock.testing.given_rows import rows_of_schema
 from penstock.testing.processor_batches import ProcessorBatches, Rows
-from penstock.topology.declare import Topology
+from penstock.topology.declaration import Topology
 from penstock.topology.definition import Keyed
 from penstock.topology.state.held import HeldList, HeldMap, HeldValue, moment
 from penstock.topology.state.processing import Processing

@@ -34,11 +34,11 @@ from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Sprea
 from penstock.failing import OperatorFailure
 from penstock.kinds import SinkPlace
 from penstock.testing.clock import Clock
-from penstock.testing.given import Rows, given_rows
+from penstock.testing.given_rows import Rows, given_rows
 from penstock.testing.local_spark import call_with_frame, rows_through_spark
 from penstock.testing.processor_batches import ProcessorBatches
 from penstock.topology.dataframe_function import takes_dataframes
-from penstock.topology.declare import Topology
+from penstock.topology.declaration import Topology
 from penstock.topology.definition import (
     OUTPUT_COLUMN,
     Broadcast,

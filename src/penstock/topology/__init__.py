@@ -2,7 +2,7 @@
 
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import frames_taken
-from penstock.topology.declare import Input, Output, Topology
+from penstock.topology.declaration import Input, Output, Topology
 from penstock.topology.definition import (
     DEAD_LETTER,
     DEAD_LETTER_SCHEMA,
@@ -21,7 +21,7 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.render import as_json, as_mermaid, as_text
+from penstock.topology.drawing import as_json, as_mermaid, as_text
 from penstock.topology.schema import Schema, parse_schema, same_schema, schema_text
 
 __all__ = [

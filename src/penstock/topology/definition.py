@@ -167,9 +167,6 @@ class TopologyDefinition:
         """The streams into an operator, in the order in which its `inputs` named them."""
         return tuple(stream for stream in self.streams if stream.consumer == name)
 
-    def outputs_of(self, name: str) -> tuple[Stream, ...]:
-        return tuple(stream for stream in self.streams if stream.producer == name)
-
     def schema_of(self, stream: Stream) -> pa.Schema:
         return self.operator(stream.producer).outputs[stream.output]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.api.discovery import Phase, Running, _is_held, all_running, find, registered, registry_folder, starting
+from penstock.api.discovery import Entry, Phase, Running, _is_held, all_running, find, registry_folder, starting
 from penstock.errors import PenstockError
 
 
@@ -19,7 +19,7 @@ def one(topology: str = "word_count", pid: int = 1) -> Running:
 
 
 def test_it_is_found_while_it_runs() -> None:
-    with registered(one()):
+    with Entry(one()):
         assert all_running() == [one()]
         assert find() == find("word_count") == find("word_count:1") == one()
     assert all_running() == []
@@ -27,8 +27,8 @@ def test_it_is_found_while_it_runs() -> None:
 
 def test_nobody_else_can_read_it(registry: Path) -> None:
     registry.mkdir(mode=0o755, parents=True)
-    with registered(one()) as path:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with Entry(one()) as entry:
+        assert stat.S_IMODE(entry.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(registry.stat().st_mode) == 0o700
 
 
@@ -37,18 +37,19 @@ def test_its_token_is_not_in_its_text() -> None:
 
 
 def test_what_a_killed_process_left_is_deleted(registry: Path) -> None:
-    with registered(one()) as path:
-        kept = path.read_text()
-    path.write_text(kept)
+    with Entry(one()) as entry:
+        kept = entry.path.read_text()
+    entry.path.write_text(kept)
     assert all_running() == []
-    assert not path.exists()
+    assert not entry.path.exists()
 
 
 def test_a_file_that_cannot_be_read_is_passed_over_and_leaves_a_trace(
     registry: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = registry_folder()
-    with registered(one()), registered(one(pid=2)) as broken:
+    with Entry(one()), Entry(one(pid=2)) as entry:
+        broken = entry.path
         broken.write_text("{")
         assert all_running() == [one()]
         assert f"{broken} does not tell of a running topology: JSONDecodeError" in "\n".join(caplog.messages)
@@ -63,7 +64,7 @@ def test_none_and_several_are_named_errors() -> None:
     assert error.value.name == "NOTHING_RUNS"
     with ExitStack() as running:
         for made in (one(pid=1), one(pid=2), one("page_load", 3)):
-            running.enter_context(registered(made))
+            running.enter_context(Entry(made))
         for name in (None, "word_count"):
             with pytest.raises(PenstockError) as error:
                 find(name)

@@ -41,7 +41,7 @@ def test_the_user_s_own_guards_come_after_all_others(monkeypatch: pytest.MonkeyP
         return "it is night"
 
     monkeypatch.setattr(module, "started", started)
-    monkeypatch.setattr("penstock.api.steered.controller_of", kept)
+    monkeypatch.setattr("penstock.api.steered_topology.controller_of", kept)
     goal, settings = Goal(machines_max=3), Settings(control="off")
     with module.run(declared(), "standalone", settings=settings, goal=goal, guards=[not_at_night]):
         assert made[0].guards[-1] is not_at_night
@@ -56,7 +56,7 @@ def test_a_policy_that_needs_no_goal_scales_without_one_and_refuses_one(monkeypa
         return made[0]
 
     monkeypatch.setattr(module, "started", started)
-    monkeypatch.setattr("penstock.api.steered.controller_of", kept)
+    monkeypatch.setattr("penstock.api.steered_topology.controller_of", kept)
     settings = Settings(control="off", strategy="threshold", threshold_period=30.0)
     with module.run(declared(), "standalone", settings=settings):
         assert made[0].every == 30.0

@@ -13,7 +13,7 @@ from fake_steering import STATUS, FakeSteering
 
 from penstock.api.client import Client
 from penstock.api.discovery import Running, all_running
-from penstock.api.gate import MOST_BYTES
+from penstock.api.request_check import MOST_BYTES
 from penstock.api.server import served
 from penstock.errors import PenstockError
 from penstock.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 from made_up import TASKS, cluster, decided, placed, seen, view
 
 from penstock.autoscaler.goals import Goal
-from penstock.autoscaler.guards import Budget, Cooldown, Freeze, first_veto, reviewed
+from penstock.autoscaler.guards import Budget, Cooldown, Freeze, reviewed
 from penstock.autoscaler.lessons import DAY, HOUR, Capped, Failures, Harmful, Patience, Regret, not_judged_yet
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Proposal
@@ -194,11 +194,11 @@ def test_guards_that_do_not_agree_or_answer_nonsense() -> None:
     def flips(proposal: Proposal, _: View) -> Proposal:
         return FEWER if proposal == MORE else MORE
 
-    assert "do not agree" in first_veto([flips], MORE, view(SLOW, GOAL))
+    assert "do not agree" in reviewed([flips], MORE, view(SLOW, GOAL)).veto
     nothing = lambda proposal, _: replace(proposal, plan=Plan((), "it is night"))  # noqa: E731
-    assert first_veto([nothing], MORE, view(SLOW, GOAL)) == "it is night"
+    assert reviewed([nothing], MORE, view(SLOW, GOAL)).veto == "it is night"
     with pytest.raises(PenstockError) as caught:
-        first_veto([lambda proposal, seen_by: None], MORE, view(SLOW, GOAL))  # type: ignore[list-item, return-value]
+        reviewed([lambda proposal, seen_by: None], MORE, view(SLOW, GOAL))  # type: ignore[list-item, return-value]
     assert caught.value.name == "GUARD_FAILED"
     with pytest.raises(PenstockError, match="ZeroDivisionError"):
-        first_veto([lambda proposal, seen_by: str(1 / 0)], MORE, view(SLOW, GOAL))
+        reviewed([lambda proposal, seen_by: str(1 / 0)], MORE, view(SLOW, GOAL))

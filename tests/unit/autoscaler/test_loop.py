@@ -8,7 +8,7 @@ import pytest
 from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.autoscaler.goals import Goal, Grow, Shrink, Stay, rules_for, wish
-from penstock.autoscaler.guards import Cooldown, Quota, first_veto, guards_for, not_while_paused, one_at_a_time
+from penstock.autoscaler.guards import Cooldown, Quota, guards_for, not_while_paused, one_at_a_time, reviewed
 from penstock.autoscaler.lessons import Failures, Regret
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.measured_load import measured_load
@@ -86,7 +86,7 @@ def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_
     busy = wished(goal, snapshot(cpu=0.9))
     assert isinstance(busy, Stay), "3.7 cores are used, and one machine has 4"
     unknown = snapshot(cpu=None)
-    assert "not known" in wished(goal, unknown).reason
+    assert "does not know" in wished(goal, unknown).reason
     alone = Cluster(CLUSTER.machines[:1])
     assert isinstance(wished(goal, snapshot(machines=alone)), Stay)
     assert isinstance(wished(Goal(throughput=100.0), snapshot(done=50.0)), Stay), "operators are congested"
@@ -129,15 +129,15 @@ def calm() -> View:
 def test_guards_say_why() -> None:
     view = calm()
     guards = (one_at_a_time, Cooldown(60), Quota(2))
-    assert first_veto(guards, MORE, view) == "the topology has 2 machines, and the goal allows 2"
-    assert first_veto(guards, FEWER, view) == ""
-    assert first_veto((Quota(3), Quota(None)), MORE, view) == ""
-    assert first_veto(guards, FEWER, replace(view, under_way="scale-in")) == "the operation scale-in is under way"
+    assert reviewed(guards, MORE, view).veto == "the topology has 2 machines, and the goal allows 2"
+    assert reviewed(guards, FEWER, view).veto == ""
+    assert reviewed((Quota(3), Quota(None)), MORE, view).veto == ""
+    assert reviewed(guards, FEWER, replace(view, under_way="scale-in")).veto == "the operation scale-in is under way"
     assert (
-        first_veto(guards, FEWER, replace(view, last_ended=990.0))
+        reviewed(guards, FEWER, replace(view, last_ended=990.0)).veto
         == "the last operation ended a moment ago; the next one may begin in 50 s"
     )
-    assert first_veto(guards, FEWER, replace(view, last_ended=940.0)) == ""
+    assert reviewed(guards, FEWER, replace(view, last_ended=940.0)).veto == ""
     assert not_while_paused(MORE, view) == ""
     assert not_while_paused(MORE, replace(view, paused=True)) == "the sources are paused"
 

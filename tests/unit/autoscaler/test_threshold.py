@@ -149,7 +149,7 @@ class Elsewhere:
 
 
 def test_where_nothing_is_scaled_a_scheduler_may_still_move_something(monkeypatch) -> None:
-    monkeypatch.setattr("penstock.strategies.mapping.door.mapping", lambda _: Elsewhere())
+    monkeypatch.setattr("penstock.strategies.mapping.protocol.mapping", lambda _: Elsewhere())
     found = answer(snapshot())
     assert isinstance(found, Proposal)
     assert all(isinstance(one, MoveTask) for one in found.plan.actions)

@@ -25,6 +25,29 @@ def test_show_draws_a_table(capsys):
     assert "keyed by word" in out
 
 
+SOCKET = """
+from penstock import Topology, sinks, sources
+topology = Topology("heard")
+lines = topology.source("lines", sources.socket("localhost", 9999))
+ten = topology.source("ten", sources.rate(10, rows=10))
+topology.sink("out", sinks.noop(), inputs=[lines])
+topology.sink("all", sinks.noop(), inputs=[ten])
+"""
+
+
+def test_show_tells_which_sources_end_and_which_can_be_read_again(tmp_path, capsys):
+    (tmp_path / "heard.py").write_text(SOCKET)
+    assert main(["show", str(tmp_path / "heard.py")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "lines   never      rows that were not published are lost" in lines
+    assert "ten     by itself  its rows are read again" in lines
+    assert main(["show", str(tmp_path / "heard.py"), "--json"]) == 0
+    operators = {one["name"]: one for one in json.loads(capsys.readouterr().out)["operators"]}
+    assert (operators["lines"]["ends"], operators["lines"]["replayable"]) == (False, False)
+    assert (operators["ten"]["ends"], operators["ten"]["replayable"]) == (True, True)
+    assert "ends" not in operators["out"]
+
+
 def test_show_draws_mermaid(capsys):
     assert main(["show", WORD_COUNT, "--mermaid"]) == 0
     assert capsys.readouterr().out.startswith("flowchart LR\n")

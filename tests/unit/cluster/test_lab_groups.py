@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.lab import groups as lab_groups
-from penstock.cluster.lab.groups import Group, GroupUse, find_groups
+from penstock.cluster.lab.groups import ControlGroup, GroupUse, find_groups
 from penstock.cluster.lab.owners import Owner, owner_of
 from penstock.cluster.lab.sizes import MachineSize
 
@@ -121,7 +121,7 @@ def test_a_name_says_whose_a_group_is():
 def test_a_group_that_has_something_in_it_stays(tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "file").touch()
-    group = Group(2, {"cpu": tmp_path / "one"})
+    group = ControlGroup(2, {"cpu": tmp_path / "one"})
     assert group.remove(0.1) is False
     (tmp_path / "one" / "file").unlink()
     assert group.remove(0.1) is True

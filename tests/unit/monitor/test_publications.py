@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.monitor.observed_places import ObservedPlaces
-from penstock.monitor.publications import KEPT, Publication, Publications
+from penstock.monitor.publications import KEPT, BatchTimes, Publications
 from penstock.monitor.report import BatchReport, BundleReport
 
 
@@ -26,7 +26,7 @@ def test_gaps_are_between_publications() -> None:
     for batch, at in enumerate((10.0, 12.0, 17.0)):
         published.note(report(at, batch=batch))
     assert published.gaps("work") == [(12.0, 2.0), (17.0, 5.0)]
-    assert published.newest("work") == Publication(2, 16.0, 17.0)
+    assert published.newest("work") == BatchTimes(2, 16.0, 17.0)
     assert published.gaps("out") == []
 
 

@@ -9,10 +9,10 @@ from loads import CLUSTER, load, machine, placed
 
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.strategies.baselines.migration import Migration
-from penstock.strategies.baselines.neighbours import neighbour_pairs
 from penstock.strategies.baselines.priorities import PRIORITIES
 from penstock.strategies.baselines.storm import scale_in, scale_out
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
+from penstock.strategies.load import Load
 from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 
@@ -70,6 +70,20 @@ def test_least_link_load_brings_neighbours_together_and_most_brings_them_apart()
     assert [step.operator for step in most.steps][:3] == ["b", "b", "s"]
     assert neighbour_pairs(GRAPH, most.placement) < neighbour_pairs(GRAPH, APART)
     assert neighbour_pairs(GRAPH, most.placement) < neighbour_pairs(GRAPH, least.placement)
+
+
+def neighbour_pairs(load: Load, placement: Placement) -> int:
+    """Pairs of instances of adjacent operators that are on the same machine."""
+    on = [
+        Counter(slot.machine for slot, count in placement.of(one.name).items() for _ in range(count))
+        for one in load.operators
+    ]
+    return sum(
+        count * on[child][machine]
+        for place, children in enumerate(load.children)
+        for child in children
+        for machine, count in on[place].items()
+    )
 
 
 @pytest.mark.parametrize(("name", "better"), [("least_link_load", max), ("most_link_load", min)])

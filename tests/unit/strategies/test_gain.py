@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from loads import CLUSTER, load, machine, placed
 
-from penstock import PenstockError
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo, answer_as_json
 from penstock.strategies.gain.rates import beta, calibrated, learned, saturated
@@ -62,20 +59,6 @@ def test_the_rate_of_a_keyed_instance_is_that_of_the_fullest_one() -> None:
     """Three instances of 4 tasks: one has two of them, so the three do what two could."""
     before = placed(chain(), 3, ONE, tasks={"a": 4})
     assert learned(chain(), before, EMPTY).rates["a"] == pytest.approx(100 / 2)
-
-
-def test_a_memory_can_be_kept_as_json() -> None:
-    memory = Memory({"a": 50.0}, (Added("m1", {"a": 2}), Added("", {"a": 1, "b": -1})))
-    assert Memory.from_json(json.loads(json.dumps(memory.as_json()))) == memory
-    for broken in (
-        {},
-        {"rates": {"a": "x"}, "added": []},
-        {"rates": {"a": -1}, "added": []},
-        {"rates": [], "added": 1},
-    ):
-        with pytest.raises(PenstockError) as caught:
-            Memory.from_json(broken)
-        assert caught.value.name == "BAD_MEMORY"
 
 
 # New machines.

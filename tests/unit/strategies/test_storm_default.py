@@ -58,7 +58,7 @@ def test_tasks_follow_and_a_full_cluster_is_an_answer() -> None:
     after = resized(before, work=4)
     assert set(after.tasks["work"]) == set(after.of("work"))
     full = Wanted(DEFINITION, CLUSTER, {"rows": 1, "work": 9, "out": 1}, slot_instances=2)
-    assert place("storm_default", full) == NoRoom("there are more instances than the slots take", 3)
+    assert place("storm_default", full) == NoRoom("the topology has more instances than its slots have room for", 3)
 
 
 placements = st.fixed_dictionaries(

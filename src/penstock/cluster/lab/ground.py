@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from penstock.clock import run_time
 from penstock.cluster import addresses
 from penstock.cluster.lab import networks, sweeper
-from penstock.cluster.lab.allowed import require_lab
-from penstock.cluster.lab.groups import Group, Groups, clear
+from penstock.cluster.lab.groups import ControlGroup, Groups, clear
 from penstock.cluster.lab.links import BRIDGE, link_lines, shaping, switch_lines
 from penstock.cluster.lab.networks import Network
 from penstock.cluster.lab.owners import Owner
+from penstock.cluster.lab.permission import require_lab
 from penstock.cluster.lab.sizes import LabShape, MachineSize
 from penstock.cluster.provider import cluster_failed
 from penstock.cluster.readings import MachineReading
@@ -35,7 +35,7 @@ class Plot:
 
     size: MachineSize
     network: Network
-    group: Group
+    group: ControlGroup
 
 
 class LabGround:

@@ -48,9 +48,9 @@ class Groups:
         """The different ones of the parents."""
         return tuple(dict.fromkeys(self.parents.values()))
 
-    def make(self, name: str, size: MachineSize) -> Group:
+    def make(self, name: str, size: MachineSize) -> ControlGroup:
         """A group with the limits of this size. Raises OSError; nothing is left of it then."""
-        group = Group(self.version, {controller: parent / name for controller, parent in self.parents.items()})
+        group = ControlGroup(self.version, {controller: parent / name for controller, parent in self.parents.items()})
         try:
             for folder in group.folders:
                 folder.mkdir()
@@ -72,7 +72,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """The group of one machine."""
 
     version: int

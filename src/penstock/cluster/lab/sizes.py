@@ -33,7 +33,7 @@ class MachineSize:
         if self.memory_mb < LEAST_MEMORY_MB:
             raise _bad(
                 f"a machine cannot have {self.memory_mb} MB of memory.",
-                f"Give at least {LEAST_MEMORY_MB}m: a Python worker needs that before it has a row.",
+                f"Give at least {LEAST_MEMORY_MB}m: a Python worker needs that much without any row.",
             )
         if not 1e5 <= self.link_bits_per_second <= 1e11:
             raise _bad(

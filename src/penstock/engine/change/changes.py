@@ -20,7 +20,7 @@ from penstock.engine.state.sizes import cheapest_tasks, state_bytes
 from penstock.engine.state.tasks import dealt_anew
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
-from penstock.monitor.publications import Publication
+from penstock.monitor.publications import BatchTimes
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
 from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repair import repair
@@ -214,7 +214,7 @@ class RunningEngine:
         slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
-        looked_at: dict[str, Publication] = {}
+        looked_at: dict[str, BatchTimes] = {}
         idle_since: dict[str, float] = {}
         seen: dict[str, Observed] = {}
         waiting = {name for name in operators if run.query(name).feeds}

@@ -56,7 +56,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     report = Repartition(operator, was, tasks, seconds, time.monotonic() - began)
     run.happened(
         "action",
-        f"its state has {tasks} tasks, not {was}: the operator stood still {report.stopped_seconds:.1f} s",
+        f"the state has {tasks} tasks now, and had {was}: the operator stood still for {report.stopped_seconds:.1f} s",
         operator,
     )
     return report

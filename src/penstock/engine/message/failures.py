@@ -58,6 +58,9 @@ def told_once() -> Iterator[None]:
             logger.removeFilter(is_elsewhere)
 
 
+_CORRECT = "Correct the mistake that this message names. With --state, the topology then goes on where it was."
+
+
 def named_error(operator: Operator, error: Exception) -> PenstockError:
     """What the driver met while it ran an operator, as an error that says where the operator was declared."""
     if isinstance(error, PenstockError):
@@ -69,7 +72,7 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
     return PenstockError(
         "OPERATOR_FAILED",
         f'"{operator.name}" failed with {type(error).__name__}: {error}{line_of(error)}.',
-        "Correct what it names; with --state the topology then goes on from where it was.",
+        _CORRECT,
         operator.where,
     )
 
@@ -96,6 +99,6 @@ def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockEr
     return PenstockError(
         "OPERATOR_FAILED",
         f'"{operator.name}" was ended by Spark: {reason.rstrip(".")}{place}.',
-        "Correct what it names; with --state the topology then goes on from where it was.",
+        _CORRECT,
         operator.where,
     )

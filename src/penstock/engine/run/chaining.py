@@ -74,7 +74,7 @@ class Chaining:
                 run.arrangement.chain((*others, *(part for part in parts if len(part) > 1)))
                 run.queries.start_parts([part[0] for part in parts])
             shown = " | ".join(" - ".join(part) for part in parts)
-            run.happened(EventKind.ACTION, f"runs apart now: {shown}", chain[0])
+            run.happened(EventKind.ACTION, f"Penstock has taken the chain apart: {shown}", chain[0])
 
     def join(self) -> None:
         """Join the operators that may be a chain under the placement as it is."""
@@ -97,10 +97,13 @@ class Chaining:
             finally:
                 run.queries.start_parts([chain[0]])
         if done:
-            run.happened(EventKind.ACTION, f"runs as one now: {' - '.join(chain)}", chain[0])
+            run.happened(EventKind.ACTION, f"these operators run as one chain now: {' - '.join(chain)}", chain[0])
         else:
             operators = " - ".join(chain)
-            reason = f"{operators} stays apart: the rows in between were not worked off within {JOIN_SECONDS:g} s"
+            reason = (
+                f"{operators} do not become one chain: the operators have not worked off the rows that wait between "
+                f"them within {JOIN_SECONDS:g} s"
+            )
             run.happened(EventKind.NOTICE, reason, chain[0])
 
     def _worked_off(self, parts: list[tuple[str, ...]]) -> bool:

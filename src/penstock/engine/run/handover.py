@@ -80,7 +80,7 @@ def settle(definition: TopologyDefinition, old: OldState, declared: Shape, forge
     raise PenstockError(
         "STATE_DOES_NOT_FIT",
         " ".join(_sentence(one.problem) for one in succession.refusals),
-        f"{ways} Or give up what is held: penstock run ... {give_up}.",
+        f"{ways} Or give up the state of these operators: penstock run ... {give_up}.",
         definition.operator(refused[0]).where if refused[0] in declared else definition.where,
     )
 

@@ -59,8 +59,10 @@ class Keeper:
         if self._failed_sweeps >= PATIENT_ROUNDS and not patient:
             raise PenstockError(
                 "HOUSEKEEPING_FAILED",
-                f"segments that all have read could not be deleted {self._failed_sweeps} times: {self._problem}.",
-                "Is the disk full, or the catalog's database gone? With --state the topology goes on where it was.",
+                f"Penstock tried {self._failed_sweeps} times to delete the segments that all operators have read, and "
+                f"failed: {self._problem}.",
+                "Look whether the disk is full, and whether the catalog's database can be reached. With --state, the "
+                "topology then goes on where it was.",
             )
 
     def _keep(self) -> None:

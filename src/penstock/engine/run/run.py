@@ -16,7 +16,7 @@ from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.rehearsal import rehearse
 from penstock.engine.query.state_account import StateAccount
-from penstock.engine.run import arrangement, rewriting
+from penstock.engine.run import arrangement, notices, rewriting
 from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
@@ -179,9 +179,11 @@ class Run:
         self._watcher = self._open_watcher(context)
         for what in opened.told:
             self.happened("notice", what)
-        for name, split in context.splits.items():
-            if split.why and self.settings.shuffle == "none":
-                self.happened("notice", f"Spark shuffles its rows: {split.why}", name)
+        noticed = [*notices.not_replayable(declared)]
+        if self.settings.shuffle == "none":
+            noticed += notices.shuffled(context.splits)
+        for name, what in noticed:
+            self.happened("notice", what, name)
         if what := rewriting.finish(self.host.spark, context, catalog):
             self.happened("recovery", what)
         self.definition = with_tasks(declared, recorded_tasks(catalog))
@@ -197,7 +199,10 @@ class Run:
             self._kept_states.note(operator, kept.states)
         if change := arrangement.unfinished_change(catalog):
             arrangement.note_change(catalog, "")
-            told = f"the last driver did not note how this change ended, which counts only if it was observed: {change}"
+            told = (
+                "the last driver ended before it noted how this change had ended. The change holds if Spark was seen "
+                f"to run it, and is undone otherwise: {change}"
+            )
             self.happened("recovery", told)
 
     def _open_watcher(self, context: RunContext) -> Watcher:

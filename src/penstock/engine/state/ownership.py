@@ -92,7 +92,7 @@ def check_copy(folder: Path, outside: Collection[str], where: Location | None = 
         raise PenstockError(
             "STATE_DOES_NOT_FIT",
             f"the state folder {folder} is a copy of {original}, and both would keep their files in {min(outside)}.",
-            f"Use the original. If the copy is to be used in its stead, move the original away. {_OWN_PLACE}",
+            f"Use the original. If you want to use the copy instead, move the original away. {_OWN_PLACE}",
             where,
         )
     for place in outside:

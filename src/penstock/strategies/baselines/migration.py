@@ -61,7 +61,8 @@ class Migration:
             draft.move(move.operator, move.origin, slot)
             steps.append(DecisionStep(move.operator, slot, f"{move.reason} {self.name}", move.origin))
         if missing := wanted * len(new_machines) - len(steps):
-            return DoesNotFit(self.name, "the new machines' slots do not take their share", missing)
+            reason = "the slots of the new machines have no room for the instances that should move there"
+            return DoesNotFit(self.name, reason, missing)
         reason = f"{len(steps)} instances moved to {len(new_machines)} new machines, by {self.name}"
         return Decision(self.name, draft.placement(), tuple(steps), reason, added=tuple(new_machines))
 

@@ -26,17 +26,6 @@ class Move:
     reason: str
 
 
-def neighbour_pairs(load: Load, placement: Placement) -> int:
-    """Pairs of instances of adjacent operators that are on the same machine."""
-    on = _on_machines(load, placement)
-    return sum(
-        count * on[child][machine]
-        for place, children in enumerate(load.children)
-        for child in children
-        for machine, count in on[place].items()
-    )
-
-
 def by_neighbours(
     load: Load, placement: Placement, rank: Sequence[int], machines: Sequence[str], wanted: int, sign: int
 ) -> Iterator[Move]:

@@ -28,17 +28,17 @@ def scale_out(
     everywhere = Cluster((*cluster.machines, *new_machines))
     after = rebalance(placement, everywhere)
     if missing := _missing(draft, everywhere, rules):
-        return DoesNotFit(NAME, "there are more instances than the slots take", missing)
+        return DoesNotFit(NAME, "the topology has more instances than its slots have room for", missing)
     steps = tuple(_moves(placement, after, "dealt out again, round robin over all machines"))
     return Decision(NAME, after, steps, "everything was unassigned and dealt out again", added=tuple(new_machines))
 
 
 def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
     if machines <= 0:
-        return NothingToDo(NAME, "no machine is to go")
+        return NothingToDo(NAME, "the request removes no machine")
     draft = Draft(load, placement, rules)
     if machines >= len(cluster.machines):
-        return DoesNotFit(NAME, "the last machine cannot go: something must run the topology", sum(draft.on.values()))
+        return DoesNotFit(NAME, "the last machine cannot be removed: the topology needs it", sum(draft.on.values()))
     names = [machine.name for machine in cluster.machines]
     drawn = set(random.Random(rules.seed).sample(names, machines))  # noqa: S311 - a draw, not a secret
     left = Cluster(tuple(machine for machine in cluster.machines if machine.name not in drawn))

@@ -1,9 +1,8 @@
-"""Which operators get the new instances: bundles of instances by their gain of throughput, then single moves.
+"""Which operators get the new instances: groups of instances by their gain of throughput, then single moves.
 
 One instance alone often brings nothing, because the next operator behind is full as well. So instances are given in
 groups: one for a saturated operator, one for the operator behind it that is then the fullest, and so on; the group with
-the most gain for each of its instances is taken. (The group is called a bundle in the design; here it is a `Bunch`,
-because a bundle is something else in Penstock.)
+the most gain for each of its instances is taken. Such a group is a `Bunch`.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ def scale_in(
 ) -> StrategyAnswer:
     """Machines go one at a time: each is chosen after the instances of the last one found their places."""
     if machines <= 0:
-        return NothingToDo(NAME, "no machine is to go")
+        return NothingToDo(NAME, "the request removes no machine")
     draft = Draft(load, placement, rules)
     if machines >= len(cluster.machines):
-        return DoesNotFit(NAME, "the last machine cannot go: something must run the topology", sum(draft.on.values()))
+        return DoesNotFit(NAME, "the last machine cannot be removed: the topology needs it", sum(draft.on.values()))
     memory = learned(load, placement, memory)
     pipes = calibrated(load, placement, memory)
     most = most_instances(load, placement)

@@ -52,9 +52,8 @@ def scale_out(
     wanted = instances_a_machine(placement, cluster)
     rooms = (draft.room(machine.slots) for machine in new_machines)
     if missing := sum(max(0, wanted - room) for room in rooms if room is not None):
-        return DoesNotFit(
-            NAME, f"{wanted} instances a machine are more than the slots of the new machines take", missing
-        )
+        reason = f"each new machine should get {wanted} instances, but its slots have no room for them"
+        return DoesNotFit(NAME, reason, missing)
     memory = learned(load, placement, memory)
     pipes = calibrated(load, placement, memory)
     first, most = counts(load, placement), most_instances(load, placement)

@@ -1,4 +1,4 @@
-"""Which instances an operator can do without, and which ones are missed least."""
+"""Which instances are missed least."""
 
 from __future__ import annotations
 
@@ -7,20 +7,6 @@ from collections.abc import Sequence
 
 from penstock.strategies.fluid import Pipes, rates_at
 from penstock.strategies.gain.allocation import HAIR, throughput
-
-
-def needed(pipes: Pipes, instances: Sequence[int], used: float) -> list[int]:
-    """The fewest instances, by operator, that handle what comes with at most `used` of what they can do. What an
-    operator executed counts as well as its input: while a backlog drains, that is more than its input."""
-    rates = rates_at(pipes, instances)
-    counts = []
-    for place, count in enumerate(instances):
-        one = pipes.load.operators[place]
-        arriving = rates.arriving[place] if math.isfinite(rates.arriving[place]) else rates.speed[place]
-        demand = max(arriving, one.measured)
-        enough = (few for few in range(1, count) if used * pipes.speed(place, few) >= demand)
-        counts.append(next(enough, count))
-    return counts
 
 
 def missed_least(pipes: Pipes, instances: Sequence[int]) -> int | None:

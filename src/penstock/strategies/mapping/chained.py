@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from penstock.cluster.model import Placement
 from penstock.strategies.mapping.chains import candidates
-from penstock.strategies.mapping.door import NoRoom, Wanted
 from penstock.strategies.mapping.keeping import keeping
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.round_robin import deal
 from penstock.strategies.mapping.tasks import deal_tasks
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.cluster.model import Placement, Slot
 from penstock.strategies.mapping.chained import Chained
-from penstock.strategies.mapping.door import NoRoom, Wanted
-from penstock.strategies.mapping.least_state import Place, Seats, seated
+from penstock.strategies.mapping.least_state import ChosenSlots, SlotRoom, chosen_slots
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.tasks import deal_tasks
 
 
@@ -41,7 +41,7 @@ def fewest_moves(wanted: Wanted, before: Placement) -> Placement | NoRoom:
             continue
         used = {slot.machine for slot, number in load.items() if number}
         places = _places(wanted, before, name, count, load)
-        found = seated(places, count, used, wanted.tasks.get(name, 0))
+        found = chosen_slots(places, count, used, wanted.tasks.get(name, 0))
         if isinstance(found, int):
             return NoRoom(f"the slots have no room for {count} instances of {name}", found)
         instances[name] = {usable[slot]: number for slot, number in sorted(found.instances.items())}
@@ -59,13 +59,13 @@ def _stays(wanted: Wanted, before: Placement, name: str, usable: Mapping[Slot, S
     return same and all(slot in usable for slot in (*slots, *held))
 
 
-def _places(wanted: Wanted, before: Placement, name: str, count: int, load: Counter[Slot]) -> list[Place]:
+def _places(wanted: Wanted, before: Placement, name: str, count: int, load: Counter[Slot]) -> list[SlotRoom]:
     """What each slot holds of the operator now, and how many of its instances may be there."""
     most = _most_on_slots(wanted, before.instances.get(name, {}), count, load)
     costs = _costs_on_slots(wanted, before, name)
     had = before.instances.get(name, {})
     return [
-        Place(slot, most[slot], tuple(costs.get(slot, ())), had.get(slot, 0), load.get(slot, 0))
+        SlotRoom(slot, most[slot], tuple(costs.get(slot, ())), had.get(slot, 0), load.get(slot, 0))
         for slot in wanted.cluster.slots
     ]
 
@@ -105,7 +105,7 @@ def _costs(wanted: Wanted, name: str) -> list[int]:
     return [size * (tasks + 1) + 1 for size in sizes] if len(sizes) == tasks else [1] * tasks
 
 
-def _tasks(wanted: Wanted, before: Placement, name: str, found: Seats) -> tuple[Slot, ...]:
+def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> tuple[Slot, ...]:
     """The slot of each task: the cheapest leave a slot that holds too many, and go where instances lack them."""
     held, count = before.tasks.get(name, ()), wanted.tasks[name]
     if len(held) != count:
@@ -127,7 +127,7 @@ def _leaving(tasks: Sequence[int], costs: Sequence[int], kept: int) -> list[int]
     return sorted(tasks, key=lambda task: (costs[task], task))[: len(tasks) - kept]
 
 
-def _open(found: Seats, tasks: int) -> Iterator[Slot]:
+def _open(found: ChosenSlots, tasks: int) -> Iterator[Slot]:
     """Where tasks that move go, one by one: to the slot whose instances have the fewest, so first to those that have
     none."""
     holds = {slot: found.kept.get(slot, 0) for slot in found.instances}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from penstock.cluster.model import Placement, Slot
-from penstock.strategies.mapping.door import Wanted
+from penstock.strategies.mapping.protocol import Wanted
 from penstock.strategies.mapping.tasks import deal_tasks, follow_instances
 
 

@@ -22,7 +22,7 @@ from penstock.cluster.model import Slot
 
 
 @dataclass(frozen=True)
-class Place:
+class SlotRoom:
     """A slot as one operator finds it."""
 
     slot: Slot
@@ -48,14 +48,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Seats:
+class ChosenSlots:
     """The slots of one operator's instances, and how many of its tasks each slot keeps."""
 
     instances: Mapping[Slot, int]
     kept: Mapping[Slot, int] = field(default_factory=dict)
 
 
-def seated(places: Sequence[Place], count: int, used: Collection[str], tasks: int = 0) -> Seats | int:
+def chosen_slots(places: Sequence[SlotRoom], count: int, used: Collection[str], tasks: int = 0) -> ChosenSlots | int:
     """So many instances on these places; or how many of them find no room. `used` are machines that are in use anyway.
     Without tasks, as many instances as possible stay."""
     if (room := sum(place.most for place in places)) < count:
@@ -77,21 +77,21 @@ def seated(places: Sequence[Place], count: int, used: Collection[str], tasks: in
             chosen.fill(count, lacking)
         chosen.fill(count, {one.slot: one.most - chosen.on[one.slot] for one in places})
     instances = {slot: number for slot, number in chosen.on.items() if number}
-    return Seats(instances, _kept(places, instances, size, tasks) if tasks else {})
+    return ChosenSlots(instances, _kept(places, instances, size, tasks) if tasks else {})
 
 
 class _Chosen:
     """The instances that have a place so far."""
 
-    def __init__(self, places: Sequence[Place], used: Collection[str]) -> None:
+    def __init__(self, places: Sequence[SlotRoom], used: Collection[str]) -> None:
         self.on = {place.slot: 0 for place in places}
-        self._machines: dict[str, list[Place]] = {}
+        self._machines: dict[str, list[SlotRoom]] = {}
         for place in places:
             self._machines.setdefault(place.slot.machine, []).append(place)
         self._used = set(used)
         self._total = 0
 
-    def take(self, place: Place, number: int) -> None:
+    def take(self, place: SlotRoom, number: int) -> None:
         if number:
             self.on[place.slot] += number
             self._used.add(place.slot.machine)
@@ -111,7 +111,7 @@ class _Chosen:
     def _load(self, machine: str) -> int:
         return sum(place.load for place in self._machines[machine])
 
-    def _spread(self, places: Iterable[Place], count: int, room: Mapping[Slot, int]) -> None:
+    def _spread(self, places: Iterable[SlotRoom], count: int, room: Mapping[Slot, int]) -> None:
         """Those that the operator had there come first, then those on slots with the least on each core."""
         left = {place.slot: room[place.slot] for place in places if room[place.slot]}
         waiting = [(self._rank(place), place.slot, place) for place in places if place.slot in left]
@@ -125,12 +125,12 @@ class _Chosen:
             else:
                 heapq.heappop(waiting)
 
-    def _rank(self, place: Place) -> tuple[bool, float]:
+    def _rank(self, place: SlotRoom) -> tuple[bool, float]:
         there = self.on[place.slot]
         return there >= place.had, (place.load + there) / place.slot.cores
 
 
-def _kept(places: Sequence[Place], instances: Mapping[Slot, int], size: int, tasks: int) -> dict[Slot, int]:
+def _kept(places: Sequence[SlotRoom], instances: Mapping[Slot, int], size: int, tasks: int) -> dict[Slot, int]:
     """By slot: how many of its tasks it keeps. It keeps fewer than it could if instances elsewhere had no task
     otherwise; the cheapest leave then."""
     mine = [place for place in places if place.slot in instances]
@@ -152,5 +152,5 @@ def _kept(places: Sequence[Place], instances: Mapping[Slot, int], size: int, tas
     return kept
 
 
-def _spare(place: Place, kept: Mapping[Slot, int], instances: Mapping[Slot, int]) -> bool:
+def _spare(place: SlotRoom, kept: Mapping[Slot, int], instances: Mapping[Slot, int]) -> bool:
     return kept[place.slot] > instances[place.slot]

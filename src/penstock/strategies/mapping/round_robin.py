@@ -11,8 +11,8 @@ from itertools import cycle, islice
 
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.errors import PenstockError
-from penstock.strategies.mapping.door import NoRoom, Wanted
 from penstock.strategies.mapping.keeping import keeping
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.tasks import deal_tasks
 from penstock.topology.definition import TopologyDefinition
 

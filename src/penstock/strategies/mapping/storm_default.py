@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from penstock.cluster.model import Placement, Slot
-from penstock.strategies.mapping.door import NoRoom, Wanted
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.round_robin import across_machines, deal
 from penstock.strategies.mapping.tasks import deal_tasks, follow_instances
 
@@ -22,7 +22,7 @@ class StormDefault:
         total, slots = sum(wanted.instances.values()), wanted.cluster.slots
         if wanted.slot_instances is not None and total > wanted.slot_instances * len(slots):
             missing = total - wanted.slot_instances * len(slots)
-            return NoRoom("there are more instances than the slots take", missing)
+            return NoRoom("the topology has more instances than its slots have room for", missing)
         if wanted.before is None:
             return deal(wanted.instances, wanted.tasks, wanted.cluster)
         return rescheduled(wanted, wanted.before) if slots else NoRoom("there is no slot", total)

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.strategies.mapping.door import NoRoom, Wanted
 from penstock.strategies.mapping.fewest_moves import fewest_moves
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.round_robin import deal
 from penstock.strategies.mapping.tasks import follow_instances
 from penstock.strategies.mapping.traffic import Traffic, Unit, traffic_of
@@ -39,7 +39,8 @@ def _at_start(wanted: Wanted) -> Placement | NoRoom:
     one_slot = Cluster(tuple(Machine(one.name, one.slots[:1]) for one in wanted.cluster.machines if one.slots))
     total, room = sum(wanted.instances.values()), wanted.slot_instances
     if room is not None and total > room * len(one_slot.slots):
-        return NoRoom("one slot a machine does not take all instances", total - room * len(one_slot.slots))
+        reason = "traffic_aware uses one slot of each machine, and these slots have no room for all instances"
+        return NoRoom(reason, total - room * len(one_slot.slots))
     return deal(wanted.instances, wanted.tasks, one_slot)
 
 

@@ -33,10 +33,10 @@ def etp_sum(machine: Machine, instances: Mapping[str, Mapping[Slot, int]], share
 def scale_in(load: Load, placement: Placement, cluster: Cluster, machines: int, rules: Rules = PAPER) -> StrategyAnswer:
     """Remove machines one at a time: ETPSum is computed again after the instances of the last one were dealt out."""
     if machines <= 0:
-        return NothingToDo(NAME, "no machine is to go")
+        return NothingToDo(NAME, "the request removes no machine")
     draft = Draft(load, placement, rules)
     if machines >= len(cluster.machines):
-        return DoesNotFit(NAME, "the last machine cannot go: something must run the topology", sum(draft.on.values()))
+        return DoesNotFit(NAME, "the last machine cannot be removed: the topology needs it", sum(draft.on.values()))
     shares = etp_of(load, rules)
     left = list(cluster.machines)
     steps: list[DecisionStep] = []

@@ -64,9 +64,8 @@ def _scale_out(
     draft = Draft(load, placement, rules)
     wanted = instances_a_machine(placement, cluster)
     if missing := sum(_too_many(draft, machine, wanted) for machine in new_machines):
-        return DoesNotFit(
-            name, f"{wanted} instances a machine are more than the slots of the new machines take", missing
-        )
+        reason = f"each new machine should get {wanted} instances, but its slots have no room for them"
+        return DoesNotFit(name, reason, missing)
     names = [operator.name for operator in load.operators]
     tasks = [len(placement.tasks[name]) if name in placement.tasks else None for name in names]
     projection = project(load, [placement.total(name) for name in names], rules, tasks)

@@ -58,7 +58,7 @@ class SingleFile:
         return bool(self.blocks[self.rank[one]])
 
 
-class Gates:
+class LookersByRank:
     """Who looks at which operator from outside its file, found by range of ranks."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:

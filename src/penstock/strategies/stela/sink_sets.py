@@ -19,7 +19,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from penstock.strategies.load import Load
-from penstock.strategies.stela.single_file import Gates, SingleFile
+from penstock.strategies.stela.single_file import LookersByRank, SingleFile
 
 #: The most children that a node looks at by itself.
 FAN = 16
@@ -64,8 +64,8 @@ class SinkSets:
         for node, looks in enumerate(self._looks):
             for _, below in looks:
                 self._lookers[below].append(node)
-        gates = [(self.file.rank[one], node) for node, looks in enumerate(self._looks) for one, _ in looks if one >= 0]
-        self._gates = Gates(gates)
+        ranked = [(self.file.rank[one], node) for node, looks in enumerate(self._looks) for one, _ in looks if one >= 0]
+        self._by_rank = LookersByRank(ranked)
         for place, shut in enumerate(self._shut):
             if shut:
                 self.file.block(place, 1)
@@ -84,7 +84,7 @@ class SinkSets:
         for place in flipped:
             self._shut[place] = not self._shut[place]
             self.file.block(place, 1 if self._shut[place] else -1)
-            touched.update(self._gates.within(self.file.range_of(place)))
+            touched.update(self._by_rank.within(self.file.range_of(place)))
         for node in asked:
             self._need(node, 1, touched)
         for node in dropped:

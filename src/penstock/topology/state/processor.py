@@ -79,7 +79,7 @@ class Processor:
             raise PenstockError(
                 "BAD_STATE",
                 f"the state of {type(self).__name__} is used outside of rows() and timer().",
-                "State belongs to a key: use it only where the processor has one, also not in __init__.",
+                "State belongs to a key: use it only in rows() and timer(), and not in __init__.",
             )
         return self._bound
 

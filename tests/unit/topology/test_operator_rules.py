@@ -8,7 +8,7 @@ from topology_fakes import FakeSink, FakeSource, expect, one_source, rows, same
 from penstock.errors import Location, PenstockError
 from penstock.topology import Keyed, Map, OnError, Sink, Source, Stream, Topology, parse_schema
 from penstock.topology.definition import ByKey, Shuffle
-from penstock.topology.validate import validate
+from penstock.topology.validation import validate
 
 WORDS = "word string, n long"
 

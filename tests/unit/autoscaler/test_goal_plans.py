@@ -1,4 +1,4 @@
-"""What a goal leads to: the points of the issue on made-up loads, without a loop."""
+"""What a goal leads to, on made-up loads and without a loop."""
 
 from __future__ import annotations
 

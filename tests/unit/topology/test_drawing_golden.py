@@ -2,7 +2,7 @@
 
 After a change that is meant, refresh the files and read the difference:
 
-    PENSTOCK_REFRESH_GOLDEN=1 python -m pytest tests/unit/topology/test_render_golden.py && git diff tests/unit
+    PENSTOCK_REFRESH_GOLDEN=1 python -m pytest tests/unit/topology/test_drawing_golden.py && git diff tests/unit
 
 Without that variable a golden file that differs or is missing fails the test.
 """

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from penstock.errors import Location
 from penstock.topology.definition import Operator, Sink, Stream, TopologyDefinition
-from penstock.topology.updates import check_updates, origins_of_updates
-from penstock.topology.validate_functions import check_function
-from penstock.topology.validate_graph import (
+from penstock.topology.function_rules import check_function
+from penstock.topology.graph_rules import (
     check_all_outputs_are_read,
     check_ends,
     check_names,
     check_streams,
     in_topological_order,
 )
-from penstock.topology.validate_operators import check_operator
+from penstock.topology.operator_rules import check_operator
+from penstock.topology.updates import check_updates, origins_of_updates
 
 
 def validate(

@@ -1,4 +1,4 @@
-"""The rules about one operator and the streams into it: numbers, policies, groupings, keys, outputs."""
+"""The rules about one operator and the streams into it: numbers, `on_error`, groupings, keys, outputs."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from penstock.topology.schema import Schema, common_schema, parse_schema, same_s
 from penstock.topology.state.processing import Processing
 from penstock.topology.state.processing import checked as checked_processor
 from penstock.topology.state.processor import Processor
-from penstock.topology.validate import validate
+from penstock.topology.validation import validate
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ class Topology:
                 "Give what a function of penstock.sources returns, or an object of your class derived from SourceKind.",
                 where,
             )
-        policy = _policy(name, on_error, where)
-        outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, policy)
+        chosen = _on_error(name, on_error, where)
+        outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, chosen)
         return self._add(
             Source(
                 name=name,
                 spec=spec,
                 outputs=outputs,
                 instances=instances,
-                on_error=policy,
+                on_error=chosen,
                 chained=chained,
                 where=where,
             ),
@@ -141,16 +141,16 @@ class Topology:
         Rows stay in Arrow from end to end. With `gather`, Penstock calls the function once for all rows that an
         instance has in a micro-batch. `chained=False` keeps the operator in a query of its own."""
         where = Location.of_caller()
-        policy = _policy(name, on_error, where)
+        chosen = _on_error(name, on_error, where)
         declared = _outputs(name, schema, outputs, where)
         operator = Map(
             name=name,
             function=function,
-            outputs=_with_dead_letter(declared, policy),
+            outputs=_with_dead_letter(declared, chosen),
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
-            on_error=policy,
+            on_error=chosen,
             chained=chained,
             gathers=gather,
             where=where,
@@ -391,7 +391,7 @@ def _interleaved(schemas: Sequence[pa.Schema]) -> pa.Schema:
     return common_schema(schemas) if agree else schemas[0]
 
 
-def _policy(name: str, on_error: str, where: Location) -> OnError:
+def _on_error(name: str, on_error: str, where: Location) -> OnError:
     try:
         return OnError(on_error)
     except ValueError:
@@ -422,7 +422,7 @@ def _outputs(
     return {output: parse_schema(text, where) for output, text in declared.items()}
 
 
-def _with_dead_letter(outputs: dict[str, pa.Schema], policy: OnError) -> dict[str, pa.Schema]:
+def _with_dead_letter(outputs: dict[str, pa.Schema], chosen: OnError) -> dict[str, pa.Schema]:
     # An output of that name that the user declared is kept here, for the validation to refuse.
     reserved = {DEAD_LETTER: outputs.get(DEAD_LETTER, DEAD_LETTER_SCHEMA)}
-    return outputs | reserved if policy is OnError.DEAD_LETTER else outputs
+    return outputs | reserved if chosen is OnError.DEAD_LETTER else outputs

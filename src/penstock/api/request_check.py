@@ -1,4 +1,4 @@
-"""The gate that checks every request first: the request has the token, and it is not too large."""
+"""The check that every request passes first: the request has the token, and it is not too large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 20
 OPEN = frozenset({"/healthz", "/openapi.json"})
 
 
-class Gate:
+class RequestCheck:
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._header = f"Bearer {token}".encode()

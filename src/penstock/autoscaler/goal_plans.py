@@ -2,7 +2,8 @@
 
 More is tried in this order: a strategy that corrects itself gives the new instances of its last scale-out out again;
 other instances come where cores are idle; what a scale-in took away comes back; machines come, which the strategy
-fills. Less is what was added last: instances, or a machine with the instances that came with it.
+fills. When the topology needs less, what was added last is taken back: instances, or a machine with the instances that
+came with it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_duplicate_name():
         topology.sink("out", FakeSink(), inputs=[lines])  # <- here
         topology.definition()
 
-    assert "test_validate_graph.py" in expect("DUPLICATE_NAME", declare).message  # where the first one is
+    assert "test_graph_rules.py" in expect("DUPLICATE_NAME", declare).message  # where the first one is
 
 
 def test_unknown_operator():

@@ -59,7 +59,7 @@ def as_mermaid(definition: TopologyDefinition) -> str:
 
 
 def as_text(definition: TopologyDefinition) -> str:
-    """Two tables, operators and streams, for a terminal."""
+    """Three tables, operators, streams and sources, for a terminal."""
     operators = [
         (
             operator.name,
@@ -80,6 +80,14 @@ def as_text(definition: TopologyDefinition) -> str:
         )
         for stream in definition.streams
     ]
+    sources = [
+        (
+            source.name,
+            "by itself" if source.spec.ends else "never",
+            "its rows are read again" if source.spec.replayable else "rows that were not published are lost",
+        )
+        for source in definition.sources
+    ]
     return "\n".join(
         [
             f"{definition.name}: {len(operators)} operators, {len(streams)} streams ({definition.where})",
@@ -87,6 +95,8 @@ def as_text(definition: TopologyDefinition) -> str:
             *_table(("operator", "kind", "instances", "at least", "tasks", "on error"), operators),
             "",
             *_table(("from", "to", "grouping", "rows"), streams),
+            "",
+            *_table(("source", "ends", "after a crash"), sources),
             "",
         ]
     )
@@ -97,6 +107,9 @@ def _operator_json(operator: Operator) -> dict[str, Any]:
     match operator:
         case Source() | Sink():
             described["spec"] = {"kind": operator.spec.kind, **_plain(operator.spec.describe())}
+            if isinstance(operator, Source):
+                described["ends"] = operator.spec.ends
+                described["replayable"] = operator.spec.replayable
         case Map():
             described["function"] = _function_json(operator.function)
             described["takes_dataframes"] = operator.takes_dataframes

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from penstock.cluster.lab import allowed
+from penstock.cluster.lab import permission
 from penstock.cluster.lab.groups import CONTROLLERS, Groups
 from penstock.cluster.lab.owners import Owner
 from penstock.cluster.lab.sizes import LabShape
@@ -37,11 +37,11 @@ def system(tmp_path, monkeypatch):
     """A system that allows everything: a network class of its own, and groups in a folder."""
     network = type("Fake", (FakeNetwork,), {})
     groups = Groups(2, dict.fromkeys(CONTROLLERS, tmp_path), (tmp_path,))
-    monkeypatch.setattr(allowed, "Network", network)
-    monkeypatch.setattr(allowed.shutil, "which", lambda program: f"/sbin/{program}")
-    monkeypatch.setattr(allowed, "find_groups", lambda: groups)
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.use", lambda self: None)
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.limit", lambda self, size: None)
+    monkeypatch.setattr(permission, "Network", network)
+    monkeypatch.setattr(permission.shutil, "which", lambda program: f"/sbin/{program}")
+    monkeypatch.setattr(permission, "find_groups", lambda: groups)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.use", lambda self: None)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", lambda self, size: None)
     yield network
     assert network.opened == 0, "a network of the trial is still open"
     assert list(tmp_path.iterdir()) == [], "a group of the trial is left"
@@ -49,18 +49,18 @@ def system(tmp_path, monkeypatch):
 
 def refusal(shape: LabShape | None = None) -> PenstockError:
     with pytest.raises(PenstockError) as caught:
-        allowed.require_lab(shape or LabShape(), 2, Owner.this_process())
+        permission.require_lab(shape or LabShape(), 2, Owner.this_process())
     assert caught.value.name == "LAB_NOT_ALLOWED"
     return caught.value
 
 
 def test_a_system_that_allows_all_gives_its_groups(system, tmp_path):
-    groups = allowed.require_lab(LabShape(latency=0.005), 2, Owner.this_process())
+    groups = permission.require_lab(LabShape(latency=0.005), 2, Owner.this_process())
     assert groups.folders == (tmp_path,)
 
 
 def test_missing_programs_are_named_with_their_package(system, monkeypatch):
-    monkeypatch.setattr(allowed.shutil, "which", lambda program: None if program == "tc" else program)
+    monkeypatch.setattr(permission.shutil, "which", lambda program: None if program == "tc" else program)
     assert "the program tc is missing" in refusal().message
     assert "apt-get install iproute2" in refusal().hint
 
@@ -69,14 +69,14 @@ def test_who_may_not_make_networks_is_told_to_be_root(system, monkeypatch):
     def refused():
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(allowed, "Network", refused)
+    monkeypatch.setattr(permission, "Network", refused)
     assert "Operation not permitted" in refusal().message
     assert "as root" in refusal().hint
 
 
 def test_a_kernel_without_latencies_says_so_only_if_one_is_asked_for(system):
     system.refuses = "netem"
-    allowed.require_lab(LabShape(), 2, Owner.this_process())
+    permission.require_lab(LabShape(), 2, Owner.this_process())
     error = refusal(LabShape(latency=0.005))
     assert "a latency (tc netem)" in error.message
     assert error.hint == "Leave it out: --latency none."
@@ -88,7 +88,7 @@ def test_a_kernel_without_rates_is_refused(system):
 
 
 def test_without_groups_there_is_no_lab(system, monkeypatch):
-    monkeypatch.setattr(allowed, "find_groups", lambda: None)
+    monkeypatch.setattr(permission, "find_groups", lambda: None)
     assert "no control groups" in refusal().message
 
 
@@ -96,13 +96,13 @@ def test_groups_that_cannot_be_written_are_named(system, monkeypatch, tmp_path):
     def refused(self, size):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("penstock.cluster.lab.groups.Group.limit", refused)
+    monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", refused)
     assert str(tmp_path) in refusal().message
     assert "Permission denied" in refusal().message
 
 
 def test_other_systems_have_no_lab(system, monkeypatch):
-    monkeypatch.setattr(allowed.sys, "platform", "darwin")
+    monkeypatch.setattr(permission.sys, "platform", "darwin")
     assert "a lab needs Linux" in refusal().message
 
 
@@ -118,15 +118,15 @@ def test_a_user_namespace_is_offered_only_where_the_system_gives_users_one(tmp_p
     file = tmp_path / setting
     file.parent.mkdir()
     file.write_text("5\n")
-    assert "unshare --user --map-root-user" in allowed.root_hint(tmp_path)
+    assert "unshare --user --map-root-user" in permission.root_hint(tmp_path)
     file.write_text(f"{value}\n")
-    assert f"gives users none ({setting.replace('/', '.')}={value})" in allowed.root_hint(tmp_path)
-    assert "unshare" not in allowed.root_hint(tmp_path)
+    assert f"gives users none ({setting.replace('/', '.')}={value})" in permission.root_hint(tmp_path)
+    assert "unshare" not in permission.root_hint(tmp_path)
 
 
 def test_who_may_not_make_networks_gets_the_hint(system, monkeypatch):
     def refused():
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(allowed, "Network", refused)
-    assert refusal().hint == allowed.root_hint()
+    monkeypatch.setattr(permission, "Network", refused)
+    assert refusal().hint == permission.root_hint()

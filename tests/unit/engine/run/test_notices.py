@@ -1,0 +1,25 @@
+"""What a run tells about its declaration when it starts."""
+
+from __future__ import annotations
+
+from penstock import Topology, sinks, sources
+from penstock.engine.query.splitting import Splitting
+from penstock.engine.run.notices import not_replayable, shuffled
+
+
+def test_a_source_that_cannot_send_rows_again_is_told_of() -> None:
+    topology = Topology("heard")
+    lines = topology.source("lines", sources.socket("localhost", 9999))
+    numbers = topology.source("numbers", sources.rate(10))
+    topology.sink("heard_lines", sinks.noop(), inputs=lines)
+    topology.sink("made_numbers", sinks.noop(), inputs=numbers)
+    ((operator, text),) = not_replayable(topology.definition())
+    assert operator == "lines"
+    assert text == (
+        'a crash loses the rows that "lines" has read and not published: this source cannot send them again'
+    )
+
+
+def test_a_keyed_operator_whose_rows_spark_shuffles_is_told_of() -> None:
+    found = shuffled({"split": Splitting(), "count": Splitting(why="it joins two inputs")})
+    assert list(found) == [("count", "Spark shuffles its rows: it joins two inputs")]
