@@ -195,6 +195,8 @@ def test_guards_that_do_not_agree_or_answer_nonsense() -> None:
         return FEWER if proposal == MORE else MORE
 
     assert "do not agree" in first_veto([flips], MORE, view(SLOW, GOAL))
+    elsewhere = replace(MORE, plan=Plan((RemoveMachine("elsewhere"),)))
+    assert "there is no machine elsewhere" in first_veto([lambda proposal, _: elsewhere], MORE, view(SLOW, GOAL))
     nothing = lambda proposal, _: replace(proposal, plan=Plan((), "it is night"))  # noqa: E731
     assert first_veto([nothing], MORE, view(SLOW, GOAL)) == "it is night"
     with pytest.raises(PenstockError) as caught:

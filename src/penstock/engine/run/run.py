@@ -272,8 +272,8 @@ class Run:
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
-        measured = self._watching().snapshot()
-        return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
+        measured, coming = self._watching().snapshot(), self.host.provider.coming()
+        return dataclasses.replace(measured, chains=self.arrangement.chains, coming=coming, longest_batch=longest)
 
     # Beside the queries
 
