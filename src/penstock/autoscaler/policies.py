@@ -10,8 +10,8 @@ from penstock.autoscaler.goals import Shrink
 from penstock.autoscaler.measured_load import bare_load, youth
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.autoscaler.towards_the_goal import towards_the_goal
-from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 
 

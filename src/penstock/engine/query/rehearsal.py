@@ -19,9 +19,9 @@ from penstock.engine.message.refusals import needs_rocksdb, refused_by_spark, st
 from penstock.engine.spark.stream_plans import is_own_state, refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
+from penstock.schema import same_schema, schema_text
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import OUTPUT_COLUMN, Keyed, Map, Operator, Stream, TopologyDefinition
-from penstock.topology.schema import same_schema, schema_text
 from penstock.topology.state.processing import Processing
 
 
