@@ -22,6 +22,7 @@ from stela_topologies import (
 )
 from stela_work import Calibration
 
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.cluster import standalone
 from penstock.cluster.ground import Loopback
 from penstock.cluster.lab.ground import LabGround
@@ -29,7 +30,6 @@ from penstock.cluster.lab.sizes import LabShape
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
-from penstock.autoscaler.strategies import STRATEGIES
 from penstock.strategies.gain.scale_out import NAME as GAIN
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.strategies.stela.scale_out import instances_a_machine

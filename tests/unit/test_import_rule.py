@@ -117,6 +117,12 @@ def test_nobody_outside_the_engine_imports_it_but_the_place_that_starts_it() -> 
     assert found == {STARTING_PLACE, *TRYING_OUT}
 
 
+def test_only_the_room_of_sparks_private_knowledge_knows_py4j() -> None:
+    room = ROOT / "engine" / "spark"
+    found = [name for name, file in modules().items() if "py4j" in file.read_text() and file.parent != room]
+    assert found == []
+
+
 def test_no_package_imports_one_that_imports_it() -> None:
     edges: dict[str, set[str]] = {}
     for module, imported in imports():
