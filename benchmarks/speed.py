@@ -77,7 +77,8 @@ files a micro-batch. Bytewax: two processes with a worker each; its items are wh
 take those, and words are counted, and boards ranked, by batch before they go by key. PyFlink: parallelism 2, rows as
 text, Python functions on its DataStream row by row, SQL where the workload is SQL; on {flink} of the {files} files,
 because it is slow. The ten operators in a row get {times} times as many rows, but for plain Structured Streaming: with
-fewer, the fast ones would be through in half a second. "Two bare processes" run the same functions over the same files without any engine: the limit.
+fewer, the fast ones would be through in half a second. "Two bare processes" run the same functions over the same files
+without any engine: the limit.
 Rows/s is rows over the time from the start of the query, or of the topology, to the last row done; Spark's start and a
 warm-up are not in it. Of Bytewax it is the time from the first row read. Of PyFlink, what many rows take longer than
 few: a job of its own starts a cluster.

@@ -21,6 +21,7 @@ from dataclasses import replace
 from best import best
 from results import Bar, finish, machine, write_results
 
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.strategies.decision import Decision
 from penstock.strategies.fluid import Pipes, flow
@@ -29,7 +30,6 @@ from penstock.strategies.gain.scale_out import scale_out
 from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.mapping.round_robin import deal
 from penstock.strategies.memory import EMPTY
-from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.scale_out import instances_a_machine
 

@@ -22,6 +22,7 @@ from stela_topologies import (
 )
 from stela_work import Calibration
 
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.cluster import standalone
 from penstock.cluster.ground import Loopback
 from penstock.cluster.lab.ground import LabGround
@@ -29,7 +30,6 @@ from penstock.cluster.lab.sizes import LabShape
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
-from penstock.strategies import registry
 from penstock.strategies.gain.scale_out import NAME as GAIN
 from penstock.strategies.mapping.round_robin import round_robin
 from penstock.strategies.stela.scale_out import instances_a_machine
@@ -87,7 +87,7 @@ def scale_out(
         wanted = instances_a_machine(initial, before)
 
         def by(chosen: str) -> Decide:
-            rule = oracle if chosen == ORACLE else registry.STRATEGIES[chosen].scale_out
+            rule = oracle if chosen == ORACLE else STRATEGIES[chosen].scale_out
             return lambda load, placement, rules: rule(load, placement, before, new, rules)
 
         everywhere = round_robin(definition, host.cluster)
@@ -154,7 +154,7 @@ def scale_in(
         initial = occupied_by_few(definition, cluster)
 
         def by(chosen: str, seed: int) -> Decide:
-            return lambda load, placement, rules: registry.STRATEGIES[chosen].scale_in(
+            return lambda load, placement, rules: STRATEGIES[chosen].scale_in(
                 load, placement, cluster, GONE, replace(rules, seed=seed)
             )
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from contents import content_of
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from penstock.topology.schema import schema_text
+from penstock.schema import schema_text
 
 SLOTS = 2
 BATCH_ROWS = 65_536

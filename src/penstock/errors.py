@@ -38,6 +38,18 @@ class Location:
         return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A named error as a value: what whoever asks would be told."""
+
+    name: str
+    message: str
+    hint: str
+
+    def as_error(self) -> PenstockError:
+        return PenstockError(self.name, self.message, self.hint)
+
+
 class PenstockError(Exception):
     """An error a user can act on: a stable name, what is wrong, what to do, and where it was declared."""
 

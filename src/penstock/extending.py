@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.autoscaler.policy import Coming, Decided, Fate, Policy, View, view_of
     from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal, machines_fewer, machines_more
     from penstock.autoscaler.records import Figures, Record, Verdict
-    from penstock.cluster.model import Cluster, Machine, Placement, Slot
+    from penstock.cluster.model import Cluster, ComingMachines, Machine, Placement, Slot
     from penstock.kinds import (
         BadRow,
         BatchWriter,
@@ -49,6 +49,7 @@ __all__ = [
     "BatchWriter",
     "Cluster",
     "Coming",
+    "ComingMachines",
     "Decided",
     "Fate",
     "Figures",
@@ -132,6 +133,7 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "Figures": (_RECORDS, "What was measured before or after a decision."),
         "Verdict": (_RECORDS, "What a decision turned out to be: as expected, less, none, harmful, ..."),
         "Coming": (_POLICY, "The machines that could come, and the cluster that they would come to."),
+        "ComingMachines": (_MODEL, "The machines that could come at the moment of the snapshot: `Snapshot.coming`."),
         "Grow": (_GOALS, "A request for more machines: `View.request`."),
         "Shrink": (_GOALS, "A request for fewer machines: `View.request`."),
         "Snapshot": (_SNAPSHOT, "Rates, utilisation, backlog, traffic and placement over one window."),

@@ -1,6 +1,6 @@
 """How the failure of a user's function is written down on an executor, so that the driver finds it again.
 
-The executor raises a plain exception whose text carries the error as JSON behind a mark. engine/message/failures.py
+The executor raises a plain exception whose text carries the error as JSON behind a mark. engine/spark/failures.py
 finds the mark in what Spark makes of it.
 """
 

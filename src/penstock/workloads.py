@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from penstock import sinks
 from penstock.errors import Location, PenstockError
+from penstock.schema import Schema
 from penstock.sources.counter import Draws, draws, unit
 from penstock.topology.declaration import Input, Output, Topology
-from penstock.topology.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,11 @@ def double() -> RecordingTopology:
 def test_machines_come_as_they_were_announced(double: RecordingTopology) -> None:
     [machine] = double.upcoming(1)
     assert machine.name == "c"
+    assert double.snapshot().coming.machines == (machine,)
     with pytest.raises(PenstockError, match="only 1"):
         double.upcoming(2)
+    double.changes.carry_out(plans.add_machines([machine]))
+    assert double.snapshot().coming.machines == ()
 
 
 def test_what_is_measured_begins_anew_with_every_change(double: RecordingTopology) -> None:

@@ -86,12 +86,16 @@ class RunningTopologyContract:
         assert len(running.cluster.slots) == 2
         assert running.usable_slots == frozenset(running.cluster.slots)
         assert running.unplaced_because == ""
-        assert list(running.idle(())) == []
 
     def test_machines_that_cannot_come_are_refused(self, running: RunningTopology) -> None:
         with pytest.raises(PenstockError) as caught:
             running.upcoming(1)
         assert caught.value.name == "FIXED_MACHINES"
+
+    def test_a_snapshot_says_what_machines_could_come(self, running: RunningTopology) -> None:
+        coming = running.snapshot().coming
+        assert coming.machines == ()
+        assert coming.refusal.name == "FIXED_MACHINES"
 
     def test_planned_requested_and_observed_agree_when_nothing_is_lost(self, running: RunningTopology) -> None:
         self.flow(running)

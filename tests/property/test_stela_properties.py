@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
 from penstock.strategies.load import Load, OperatorLoad, StreamLoad
 from penstock.strategies.mapping.round_robin import deal
 from penstock.strategies.mapping.tasks import follow
-from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.congestion import congested
 from penstock.strategies.stela.etp import etp, sink_units

@@ -29,8 +29,8 @@ HERE = Path(__file__).parent
 # Tests are short: Java's second compiler would cost more than it gives. Every JVM that a test starts sees this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
-#: Short micro-batches: tests should not wait. Where bundles stand, rows may take a little: batches every few milliseconds,
-#: in three topologies side by side, would only take the processor from each other.
+#: Short micro-batches: tests should not wait. Where bundles stand, rows may take a little: batches every few
+#: milliseconds, in three topologies side by side, would only take the processor from each other.
 TEST_SETTINGS = Settings(
     batch_interval=0.3,
     batch_linger=0.02,

@@ -127,7 +127,9 @@ def test_declared_aggregates_are_combined_before_they_go_to_the_state(local_host
         "least": aggregates.min("value"),
         "average": aggregates.mean("value"),
     }
-    made.sink("out", sinks.parquet(tmp_path / "out"), inputs=made.aggregate("sums", wanted, inputs=events, key="key", tasks=2))
+    made.sink(
+        "out", sinks.parquet(tmp_path / "out"), inputs=made.aggregate("sums", wanted, inputs=events, key="key", tasks=2)
+    )
     slot = local_host.cluster.slots[0]
     together = Placement({name: {slot: 1} for name in ("events", "sums-combine", "sums", "out")}, {"sums": (slot,) * 2})
     with running(made, local_host, placement=together) as run:

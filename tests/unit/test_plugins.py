@@ -10,8 +10,8 @@ from installed_strangers import write_metadata
 
 from penstock import PenstockError, Settings, plugins, sinks, sources
 from penstock.autoscaler.policy import policy
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.strategies.mapping import mapping
-from penstock.strategies.registry import STRATEGIES
 
 
 @pytest.fixture

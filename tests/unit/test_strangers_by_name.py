@@ -13,7 +13,7 @@ from monitor_fakes import A0, A1, B0, B1, CLUSTER, DEFINITION, PLACEMENT
 from penstock import PenstockError, Settings, plugins
 from penstock.autoscaler.policy import Decided, Fate, View, decide, policy, view_of
 from penstock.autoscaler.proposals import Nothing, Prediction, Proposal
-from penstock.cluster.model import Machine, Slot
+from penstock.cluster.model import Slot
 from penstock.monitor.snapshot import Backlog, OperatorSnapshot, Snapshot
 from penstock.plans.enacting import Enactor, Status
 from penstock.plans.plan import SetInstances
@@ -31,21 +31,13 @@ def strangers(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-class NoMachines:
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        raise PenstockError("FIXED_MACHINES", "there are none to be had.", "Choose another cluster.")
-
-    def idle(self, unused: object) -> tuple[Slot, ...]:
-        return ()
-
-
 def view() -> View:
     operators = {
         name: OperatorSnapshot(name, kind, 1, backlog=Backlog(rows))
         for name, kind, rows in (("rows", "source", 9), ("work", "map", 70), ("out", "sink", 5))
     }
     found = Snapshot(DEFINITION, CLUSTER, PLACEMENT, 0.0, 60.0, 6, operators, {}, {}, {}, {})
-    return view_of(found, Settings(strategy=POLICY), NoMachines())
+    return view_of(found, Settings(strategy=POLICY))
 
 
 def test_they_are_known_by_name() -> None:

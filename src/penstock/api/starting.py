@@ -18,6 +18,13 @@ def _silently(_: str) -> None:
     """Used where nobody shows the progress of the start."""
 
 
+def quiet_java() -> None:
+    """Keep what only developers of Spark's Java gateway want to know out of this process's log."""
+    from penstock.engine.spark.java_log import quiet
+
+    quiet()
+
+
 @contextmanager
 def started(
     definition: TopologyDefinition,

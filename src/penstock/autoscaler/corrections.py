@@ -14,10 +14,10 @@ from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Proposal, machines_more
 from penstock.autoscaler.records import Figures, another_load
 from penstock.autoscaler.steps import step_of
+from penstock.autoscaler.strategies import Gain
 from penstock.strategies.gain.correction import Trial
 from penstock.strategies.load import Load
 from penstock.strategies.memory import Memory
-from penstock.strategies.registry import Gain
 from penstock.strategies.rules import Rules
 from penstock.strategies.stela.scale_out import instances_each
 

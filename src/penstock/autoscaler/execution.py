@@ -64,7 +64,9 @@ class Execution:
         try:
             if self.operations.first is None:
                 # No operation is in the way: a plan that cannot run is refused here and now, not later in the queue.
-                self._changes.leads_to(propose().plan)
+                proposal = propose()
+                if who == SOMEBODY:  # what a policy proposes was checked on the view that it decided on
+                    self._changes.leads_to(proposal.plan)
             return self.operations.submit(action, arguments, propose, str(event.id), who).as_json()
         except PenstockError as refusal:
             self._refused(refusal, action, str(event.id))

@@ -20,6 +20,7 @@ from penstock.autoscaler.policy import Coming, Fate, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
+from penstock.autoscaler.strategies import Gain, Strategy
 from penstock.cluster.model import Placement
 from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.plans.repair import repair
@@ -27,7 +28,6 @@ from penstock.strategies.decision import Decision, NothingToDo
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.chains import chains_of
 from penstock.strategies.memory import EMPTY, Memory
-from penstock.strategies.registry import Gain, Strategy
 from penstock.strategies.rules import Rules
 
 #: What brings less than this share of the throughput is not worth a change.

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.lessons import Capped, Failures, Harmful, Patience, Regret, not_judged_yet
-from penstock.autoscaler.policy import Fate, View
+from penstock.autoscaler.policy import Fate, View, why_not
 from penstock.autoscaler.proposals import Proposal, machines_fewer, machines_more
 from penstock.errors import PenstockError
 from penstock.freeze import FreezeWindow, freeze_windows
@@ -117,7 +117,9 @@ class Reviewed:
 
 
 def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewed:
-    """Ask all guards. A proposal that a guard has changed is shown to all of them again."""
+    """Ask all guards. A proposal that a guard has changed is shown to all of them again, and must be one that can be
+    carried out."""
+    first = proposal
     for _ in range(MOST_CHANGES):
         other: Proposal | None = None
         for guard in guards:
@@ -129,7 +131,8 @@ def reviewed(guards: Sequence[Guard], proposal: Proposal, view: View) -> Reviewe
                 other = answer
                 break
         if other is None:
-            return Reviewed(proposal)
+            unfit = None if proposal == first else why_not(proposal.plan, view)
+            return Reviewed(proposal, "" if unfit is None else f"a guard changed it, and now {unfit.reason}")
         proposal = other
         if not proposal.plan:
             return Reviewed(proposal, proposal.plan.reason or "a guard has removed all actions from the plan")

@@ -11,7 +11,7 @@ from penstock.autoscaler.goals import Shrink
 from penstock.autoscaler.measured_load import bare_load, youth
 from penstock.autoscaler.policy import View
 from penstock.autoscaler.proposals import Answer, Nothing
-from penstock.strategies.registry import STRATEGIES
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.strategies.rules import Rules
 
 

@@ -7,7 +7,7 @@ penstock.plugins), and users name it: `penstock run --strategy NAME`, `penstock 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -19,10 +19,12 @@ from penstock.autoscaler.goals import Goal, Grow, Shrink
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.records import Record
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, Machine
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 from penstock.monitor.snapshot import Snapshot
+from penstock.plans.plan import Plan, SetTasks, target
+from penstock.plans.repartition import check_repartition
 from penstock.settings import Settings
 from penstock.strategies.load import Load
 
@@ -70,12 +72,6 @@ class Coming:
     cluster: Cluster
 
 
-def none_can_come(_: int) -> Coming | Nothing:
-    return Nothing(
-        "this cluster cannot get other machines.", "FIXED_MACHINES", "Choose a cluster whose machines can be changed."
-    )
-
-
 @dataclass(frozen=True)
 class View:
     """All that a policy and its guards look at, taken at one moment."""
@@ -91,8 +87,6 @@ class View:
     request: Grow | Shrink | None = None
     #: The policy's own earlier decisions, the oldest first.
     history: tuple[Decided, ...] = ()
-    #: Gives so many machines that could come, under the names that they would have; or why none can come.
-    coming: Callable[[int], Coming | Nothing] = field(default=none_can_come, repr=False, compare=False)
     #: When the view was taken, in run time.
     now: float = 0.0
     #: The same moment by the wall clock, in seconds since the epoch; None if it is not known.
@@ -117,6 +111,16 @@ class View:
     def machines(self) -> int:
         return len(self.snapshot.cluster.machines)
 
+    def coming(self, count: int) -> Coming | Nothing:
+        """So many machines that could come, under the names that they would have; or why they cannot come."""
+        known, cluster, used = self.snapshot.coming, self.snapshot.cluster, self.snapshot.placement.slots
+        if count > len(known.machines):
+            return Nothing.of(known.refusal)
+        machines = known.machines[:count]
+        # Slots on which nothing is placed are taken in as slots of the new machines, so they must not count twice.
+        spare = [slot for slot in known.spare if slot not in used]
+        return Coming(machines, cluster.without(spare[: sum(len(machine.slots) for machine in machines)]))
+
 
 @runtime_checkable
 class Policy(Protocol):
@@ -126,27 +130,9 @@ class Policy(Protocol):
         """A proposal to change something now, or why nothing is to change."""
 
 
-class Supply(Protocol):
-    """Where machines come from: a running topology, or the provider of its cluster."""
-
-    def upcoming(self, count: int) -> tuple[Machine, ...]: ...
-    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]: ...
-
-
-def view_of(snapshot: Snapshot, settings: Settings, supply: Supply, request: Grow | Shrink | None = None) -> View:
+def view_of(snapshot: Snapshot, settings: Settings, request: Grow | Shrink | None = None) -> View:
     """A view of one snapshot, without a goal. A request is also answered on a window that is still young."""
-
-    def coming(count: int) -> Coming | Nothing:
-        try:
-            machines = supply.upcoming(count)
-            # Idle slots are taken in as slots of the new machines, so they must not count twice.
-            idle = supply.idle(set(snapshot.cluster.slots) - snapshot.placement.slots)
-        except PenstockError as refusal:
-            return Nothing.of(refusal)
-        taken = idle[: sum(len(machine.slots) for machine in machines)]
-        return Coming(machines, snapshot.cluster.without(taken))
-
-    return View(snapshot, load_of(snapshot, on_demand=request is not None), settings, request=request, coming=coming)
+    return View(snapshot, load_of(snapshot, on_demand=request is not None), settings, request=request)
 
 
 def load_of(snapshot: Snapshot, on_demand: bool = False) -> Load | Nothing:
@@ -166,7 +152,8 @@ def policy(name: str) -> Policy:
 
 def decide(name: str, decider: Policy, view: View) -> Answer:
     """The answer of a policy, with the policy's name and the placement that it decided on. A plan without actions
-    becomes `Nothing`, and so does a named error. Any other error is a mistake of the policy: POLICY_FAILED."""
+    becomes `Nothing`, and so do a plan that could not run and a named error. Any other error is a mistake of the
+    policy: POLICY_FAILED."""
     try:
         answer = decider.decide(view)
     except PenstockError as refusal:
@@ -181,7 +168,24 @@ def decide(name: str, decider: Policy, view: View) -> Answer:
         raise _failed(name, f"it answered with {type(answer).__name__}, and not with Nothing or a Proposal")
     if not answer.plan:
         return Nothing(answer.plan.reason or "; ".join(answer.reasons), note=answer.note)
+    if (unfit := why_not(answer.plan, view)) is not None:
+        return replace(unfit, note=answer.note)
     return replace(answer, strategy=name, before=view.snapshot.placement)
+
+
+def why_not(plan: Plan, view: View) -> Nothing | None:
+    """Why a plan could not run on what the view shows; None if it could."""
+    placement, definition = view.snapshot.placement, view.snapshot.definition
+    try:
+        match plan.actions:
+            case (SetTasks(operator, tasks),):
+                if tasks != len(placement.tasks.get(operator, ())):
+                    check_repartition(definition, operator, tasks, sum(placement.instances.get(operator, {}).values()))
+            case actions:
+                target(actions, placement, view.snapshot.cluster, definition, view.settings.slot_instances)
+    except PenstockError as refusal:
+        return Nothing.of(refusal)
+    return None
 
 
 def _failed(name: str, how: str) -> PenstockError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cluster.model import Placement
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refusal
 from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
 from penstock.strategies.memory import Memory
 
@@ -25,7 +25,7 @@ class Nothing:
     note: str = ""
 
     @staticmethod
-    def of(refusal: PenstockError) -> Nothing:
+    def of(refusal: PenstockError | Refusal) -> Nothing:
         return Nothing(refusal.message, refusal.name, refusal.hint)
 
     def as_error(self) -> PenstockError:

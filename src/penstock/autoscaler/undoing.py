@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.autoscaler.policy import Fate, View
+from penstock.autoscaler.policy import Fate, View, why_not
 from penstock.autoscaler.proposals import Nothing, Prediction, Proposal
 from penstock.autoscaler.records import Verdict
 from penstock.autoscaler.steps import step_of, way_back
@@ -22,13 +22,16 @@ def undoing(view: View, strategy: str) -> Proposal | None:
     if isinstance(actions, Nothing) or not actions:
         return None
     reason = f"operation {step.operation} was harmful and is undone: {record.why}"
+    plan = Plan(actions, reason)
+    if why_not(plan, view) is not None:
+        return None
     before = record.before
     predictions = [Prediction("machines", float(before.machines))]
     if before.balance.throughput is not None:
         predictions.append(Prediction("throughput", before.balance.throughput))
     predictions += [Prediction("utilisation", share, name) for name, share in before.utilisation.items()]
     return Proposal(
-        Plan(actions, reason),
+        plan,
         (reason,),
         tuple(predictions),
         strategy=strategy,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,16 +148,12 @@ def run(  # noqa: PLR0913 - one parameter an option
     loaded = load(target)
     definition = loaded.topology.definition()
 
+    from penstock.api.starting import quiet_java
     from penstock.cli.run import Order, run_topology
     from penstock.cli.screen import open_console, open_screen
     from penstock.cli.summary_page import print_summary
 
-    # Py4J logs when a session ends while it is still connected. Real failures come to us as exceptions.
-    # Py4J writes most of these to a logger of its own, and some to the root.
-    logging.getLogger("py4j").addHandler(logging.NullHandler())
-    logging.getLogger().addFilter(
-        lambda record: not record.pathname.endswith(("py4j/java_gateway.py", "py4j/clientserver.py"))
-    )
+    quiet_java()
     console = open_console()
     order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget)
     summary, code = run_topology(order, open_screen(console, as_json))

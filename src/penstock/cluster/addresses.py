@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refusal
 
 #: The first machine is 127.0.0.2: the driver and the master have 127.0.0.1.
 FIRST = 2
 LAST = 254
 SUBNET = "127.0.0."
+#: Why no more machines can come when all addresses are taken.
+NO_MORE = Refusal(
+    "BAD_CLUSTER", f"A cluster on one computer has at most {LAST - FIRST + 1} machines.", "Ask for fewer machines."
+)
 
 
-def free(count: int, taken: Collection[str], subnet: str = SUBNET) -> list[str]:
-    """The first addresses, so many, that no machine has."""
-    addresses = [f"{subnet}{last}" for last in range(FIRST, LAST + 1)]
-    found = [address for address in addresses if address not in taken]
-    if len(found) < count:
-        raise PenstockError(
-            "BAD_CLUSTER",
-            f"A cluster on one computer has at most {len(addresses)} machines.",
-            "Ask for fewer machines.",
-        )
+def free(taken: Collection[str], subnet: str = SUBNET) -> list[str]:
+    """The addresses that no machine has, in the order in which machines get them."""
+    addresses = (f"{subnet}{last}" for last in range(FIRST, LAST + 1))
+    return [address for address in addresses if address not in taken]
+
+
+def first(count: int, found: Sequence[str]) -> Sequence[str]:
+    """The first of these addresses, so many; NO_MORE if there are fewer."""
+    if count > len(found):
+        raise NO_MORE.as_error()
     return found[:count]
 
 

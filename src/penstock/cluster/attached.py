@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from penstock.cluster import class_archive
 from penstock.cluster.binding import cluster_of, discover_slots, start_order
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Slot
 from penstock.cluster.provider import (
     DRIVER_JAVA,
     Executor,
@@ -22,12 +22,17 @@ from penstock.cluster.provider import (
     require_at_least_one,
 )
 from penstock.cluster.readings import MachineReading
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refusal
 
 #: Seconds between two looks at the executors.
 POLL_SECONDS = 0.1
 #: How many seconds executors may take to leave.
 DRAIN_SECONDS = 60.0
+#: The most machines that can be asked for at once.
+AT_ONCE = 256
+MORE_AT_ONCE = Refusal(
+    "FIXED_MACHINES", f"at most {AT_ONCE} machines can be asked for at once.", "Ask for fewer, and for more later."
+)
 
 
 @dataclass(frozen=True)
@@ -128,19 +133,24 @@ class AttachedCluster:
         self._lost -= replaced
         self._drop_from_machines(replaced)
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
+    def coming(self) -> ComingMachines:
         with self._lock:
             # The next machine is planned like most of those that are there.
             sizes = Counter(len(machine.slots) for machine in self.cluster.machines)
             slots = max(sizes, key=lambda size: (sizes[size], -size), default=1)
             first = len(self._names) + 1
-            return Cluster.of([f"new-{first + i}" for i in range(count)], slots, self._cores).machines
+            names = [f"new-{first + i}" for i in range(AT_ONCE)]
+            spare = tuple(self._idle(self._bound.keys()))
+            return ComingMachines(Cluster.of(names, slots, self._cores).machines, spare, MORE_AT_ONCE)
+
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return self.coming().first(count)
 
     def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
         present = len(spark.executors())
         with self._lock:
             self._names.add(machine.name)
-            spare = self.idle(idle)[: len(machine.slots)]
+            spare = self._idle(idle)[: len(machine.slots)]
             others = (self._bound.keys() | self._taken() | self._lost) - set(spare)
             asked = _Asked(frozenset(others), len(machine.slots), frozenset(spare))
             self._asked[machine.name] = asked
@@ -149,7 +159,7 @@ class AttachedCluster:
         if asked.requested:  # if not: a total is also a limit, and no more machines could come by themselves
             spark.request_executors(total)
 
-    def idle(self, unused: Collection[Slot]) -> list[Slot]:
+    def _idle(self, unused: Collection[Slot]) -> list[Slot]:
         """Which of these slots, on which nothing is placed, the next machines take in; the first come first."""
         with self._lock:
             free = self._bound.keys() & set(unused) - self._taken()

@@ -26,8 +26,8 @@ class Ground(Protocol):
     def open(self, machines: int) -> None:
         """Make what all machines need. It raises, before it has made anything, if these machines cannot be."""
 
-    def free(self, count: int, taken: Collection[str]) -> list[str]:
-        """The first addresses, so many, that no machine has."""
+    def free(self, taken: Collection[str]) -> list[str]:
+        """The addresses that no machine has, in the order in which machines get them."""
 
     def settle(self, name: str) -> None:
         """Make a machine, so that a worker can be started in it."""
@@ -56,11 +56,11 @@ class Loopback:
     apart: bool = False
 
     def open(self, machines: int) -> None:
-        for address in self.free(machines, taken=()):
+        for address in addresses.first(machines, self.free(taken=())):
             addresses.require(address)
 
-    def free(self, count: int, taken: Collection[str]) -> list[str]:
-        return addresses.free(count, taken)
+    def free(self, taken: Collection[str]) -> list[str]:
+        return addresses.free(taken)
 
     def settle(self, name: str) -> None:
         addresses.require(name)

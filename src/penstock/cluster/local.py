@@ -6,19 +6,23 @@ from collections.abc import Collection, Mapping
 
 from penstock.cluster import class_archive
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Slot
 from penstock.cluster.provider import (
     DRIVER_JAVA,
     Executor,
     Executors,
     ListExecutors,
-    fixed_machines,
     own_driver_conf,
     own_driver_environment,
     require_at_least_one,
 )
 from penstock.cluster.readings import MachineReading
-from penstock.errors import PenstockError
+from penstock.errors import Refusal
+
+#: Why no machine can come or go.
+ONE_MACHINE = Refusal(
+    "FIXED_MACHINES", "a local cluster is one machine.", "Choose a standalone cluster, or attach to a master."
+)
 
 
 class LocalCluster:
@@ -52,14 +56,14 @@ class LocalCluster:
     def bound(self, list_executors: ListExecutors) -> dict[Slot, Executor | None]:
         return dict.fromkeys(self.cluster.slots)
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        raise _one_machine()
+    def coming(self) -> ComingMachines:
+        return ComingMachines(refusal=ONE_MACHINE)
 
-    def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
-        return ()
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return self.coming().first(count)
 
     def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
-        raise _one_machine()
+        raise ONE_MACHINE.as_error()
 
     def arrived(self, machine: Machine) -> Mapping[Slot, Slot] | None:
         return None
@@ -68,7 +72,7 @@ class LocalCluster:
         return frozenset()
 
     def remove_machine(self, name: str, spark: Executors) -> None:
-        raise _one_machine()
+        raise ONE_MACHINE.as_error()
 
     def tend(self) -> list[str]:
         return []
@@ -78,7 +82,3 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Nothing to end: the driver's JVM belongs to the session."""
-
-
-def _one_machine() -> PenstockError:
-    return fixed_machines("a local cluster is one machine.", "Choose a standalone cluster, or attach to a master.")

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from penstock.errors import Refusal
+
+#: What is told of a cluster that cannot get machines.
+NO_MACHINES = Refusal(
+    "FIXED_MACHINES", "this cluster cannot get other machines.", "Choose a cluster whose machines can be changed."
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -66,6 +73,32 @@ class Cluster:
         return Cluster(
             tuple(Machine(name, tuple(Slot(name, index, cores) for index in range(slots))) for name in machines)
         )
+
+
+@dataclass(frozen=True)
+class ComingMachines:
+    """The machines that could come to a cluster, as they are known at one moment."""
+
+    #: The next one first, under the names that they would have.
+    machines: tuple[Machine, ...] = ()
+    #: Slots that the next machines take in, if nothing is placed on them, before the cluster asks for more; the first
+    #: come first. None where a machine comes as a whole, under a name of its own.
+    spare: tuple[Slot, ...] = ()
+    #: Why no more machines than these can come.
+    refusal: Refusal = NO_MACHINES
+
+    @staticmethod
+    def only(machines: Iterable[Machine]) -> ComingMachines:
+        """These machines could come, and no others."""
+        coming = tuple(machines)
+        why = Refusal("FIXED_MACHINES", f"only {len(coming)} machines can be added.", "Ask for fewer.")
+        return ComingMachines(coming, refusal=why)
+
+    def first(self, count: int) -> tuple[Machine, ...]:
+        """The next machines, so many; the refusal is raised if there are fewer."""
+        if count > len(self.machines):
+            raise self.refusal.as_error()
+        return self.machines[:count]
 
 
 @dataclass(frozen=True)

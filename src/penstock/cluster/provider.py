@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Slot
 from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
 
@@ -85,13 +85,12 @@ class Provider(Protocol):
         """Which slot is which executor right now; a slot without one is left out."""
         ...
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        """The machines that `add_machine` would give next; FIXED_MACHINES where the cluster cannot get any."""
+    def coming(self) -> ComingMachines:
+        """The machines that could come now, and why no more than these."""
         ...
 
-    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
-        """Which of these slots, on which nothing is placed, count for the next machines before the cluster asks for
-        more executors; none where a machine comes as a whole, under a name of its own."""
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        """The machines that `add_machine` would give next; FIXED_MACHINES where the cluster cannot get any."""
         ...
 
     def add_machine(self, machine: Machine, spark: Executors, idle: Collection[Slot] = ()) -> None:
@@ -148,11 +147,6 @@ def cluster_failed(what: str, log_tail: str = "") -> PenstockError:
     """CLUSTER_FAILED, with the end of the log that tells why."""
     log = f" The end of its log:\n{log_tail}\n" if log_tail else ""
     return PenstockError("CLUSTER_FAILED", f"{what}{log}", "See the log for the cause, then start again.")
-
-
-def fixed_machines(message: str, hint: str) -> PenstockError:
-    """FIXED_MACHINES: the cluster can neither get nor give up machines."""
-    return PenstockError("FIXED_MACHINES", message, hint)
 
 
 def no_such_machine(name: str, known: Collection[str]) -> PenstockError:

@@ -15,7 +15,7 @@ from penstock.cluster import addresses, daemons
 from penstock.cluster.binding import assign_slots
 from penstock.cluster.ground import Ground, Loopback
 from penstock.cluster.java import check_java
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Slot
 from penstock.cluster.pages import Pages
 from penstock.cluster.processes import GuardedProcess, tail
 from penstock.cluster.provider import (
@@ -171,13 +171,13 @@ class StandaloneCluster:
             self._bound = assign_slots(self.cluster, executors, self._bound)
             return dict(self._bound)
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
+    def coming(self) -> ComingMachines:
         with self._lock:
-            free = self.ground.free(count, taken={*self._workers, *self._leaving})
-            return Cluster.of(free, self.slots, self.cores).machines
+            free = self.ground.free(taken={*self._workers, *self._leaving})
+        return ComingMachines(Cluster.of(free, self.slots, self.cores).machines, refusal=addresses.NO_MORE)
 
-    def idle(self, unused: Collection[Slot]) -> tuple[Slot, ...]:
-        return ()
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return self.coming().first(count)
 
     def add_machine(self, machine: Machine, spark: Executors | None = None, idle: Collection[Slot] = ()) -> None:
         """Start one more worker, without waiting for it: Spark gives the running application its executors."""

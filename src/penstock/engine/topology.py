@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Slot
@@ -90,9 +90,6 @@ class SparkTopology(Run):
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
         return self.host.provider.upcoming(count)
-
-    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
-        return self.host.provider.idle(unused)
 
     # Its measurements
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.clock import shown
-from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.model import Cluster, ComingMachines, Placement
 from penstock.cluster.readings import MachineUse
 from penstock.monitor.latency import Latency
 from penstock.monitor.sample import StateSize, Way
@@ -140,6 +140,8 @@ class Snapshot:
     chains: tuple[tuple[str, ...], ...] = ()
     #: What each machine uses of what it has, by its own counters; only where machines are really apart (a lab).
     machine_uses: Mapping[str, MachineUse] = field(default_factory=dict)
+    #: The machines that could come, and why no more than these.
+    coming: ComingMachines = field(default_factory=ComingMachines)
     #: Seconds that a micro-batch takes under full load; None where it is not known.
     longest_batch: float | None = None
 

@@ -5,7 +5,7 @@ The protocol is the sum of smaller ones. A function that needs only one of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,10 +67,8 @@ class Machines(Protocol):
         """Why bundles run wherever Spark wants and not where they are placed; empty if they are placed."""
 
     def upcoming(self, count: int) -> tuple[Machine, ...]:
-        """The machines that would come next; FIXED_MACHINES where none can come."""
-
-    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
-        """Which of these slots, on which nothing is placed, are taken in before more machines are asked for."""
+        """The machines that would come next; FIXED_MACHINES where none can come. A decision reads them off its
+        snapshot."""
 
 
 class Measurements(Protocol):

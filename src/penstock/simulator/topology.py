@@ -7,11 +7,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
+from itertools import count, islice
 from typing import Any
 
 from penstock.clock import Alarm, run_time
-from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.cluster.provider import fixed_machines
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Placement, Slot
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
 from penstock.simulator.clock import VirtualClock
@@ -182,7 +182,7 @@ class FluidTopology(RecordingTopology):
     def _measured(self, now: float) -> Snapshot:
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
         found = self.monitor.snapshot(now, self.placements.requested, self.cluster)
-        return dataclasses.replace(found, longest_batch=longest)
+        return dataclasses.replace(found, longest_batch=longest, coming=self.coming())
 
     # While nothing changes
 
@@ -248,19 +248,13 @@ class FluidTopology(RecordingTopology):
         self.water.place(self.placements.requested, self.cluster)
         super().placed_anew()
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        free = self.machines_most - len(self.cluster.machines)
-        if count > free:
-            raise fixed_machines(f"only {max(free, 0)} machines can be added.", "Ask for fewer.")
+    def coming(self) -> ComingMachines:
+        free = max(self.machines_most - len(self.cluster.machines), 0)
         like, names = self.cluster.machines[0], set(self.cluster.names)
-        found: list[Machine] = []
-        number = 1
-        while len(found) < count:
-            name = f"m{number}"
-            if name not in names:
-                found.append(Machine(name, tuple(Slot(name, one.index, one.cores) for one in like.slots)))
-            number += 1
-        return tuple(found)
+        fresh = (name for number in count(1) if (name := f"m{number}") not in names)
+        return ComingMachines.only(
+            Machine(name, tuple(Slot(name, one.index, one.cores) for one in like.slots)) for name in islice(fresh, free)
+        )
 
     # What can be asked
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import Location
+from penstock.schema import Schema, parse_schema, schema_text, type_text
 from penstock.sources.counter import Draws, below, draws, places, unit
 from penstock.sources.mistakes import bad_source
-from penstock.topology.schema import Schema, parse_schema, schema_text, type_text
 
 #: Dates and timestamps lie within this many days after 1970.
 DAYS = 36_525

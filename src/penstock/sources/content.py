@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import Location, PenstockError
+from penstock.schema import Schema, parse_schema, same_schema, schema_text
 from penstock.sources.counter import below, draws, places, ranked, unit
 from penstock.sources.mistakes import bad_source, check_number, check_whole
-from penstock.topology.schema import Schema, parse_schema, same_schema, schema_text
 
 #: When the first event happens, unless the user says otherwise.
 FIRST_EVENT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import Location
 from penstock.kinds import SourceKind
+from penstock.schema import Schema, parse_schema
 from penstock.sources.mistakes import bad_source
-from penstock.topology.schema import Schema, parse_schema
 
 
 def dataframe(function: Callable[[Any], Any], schema: Schema) -> DataframeSource:

@@ -19,13 +19,13 @@ from pyarrow import fs as pafs
 from penstock.channels.segments import open_filesystem
 from penstock.errors import Location, PenstockError
 from penstock.kinds import BadRow, Offset, Offsets, Range, SourceKind, SourcePlace, Unit
+from penstock.schema import Schema, parse_schema
 from penstock.sources import cutting
 from penstock.sources.csv_rows import CsvOptions
 from penstock.sources.file_bytes import Part
 from penstock.sources.file_list import FileList, Found
 from penstock.sources.mistakes import bad_source
 from penstock.sources.reading import FORMATS, check_types, read_rows, unknown_format
-from penstock.topology.schema import Schema, parse_schema
 
 #: How often the folder is looked at for new files.
 LOOK_SECONDS = 1.0

@@ -20,9 +20,9 @@ import pyarrow as pa
 from penstock.errors import Location, PenstockError
 from penstock.kafka_client import Brokers, Partition, check_servers, library
 from penstock.kinds import BadRow, Notes, Offset, Offsets, Range, SourceKind, SourcePlace
+from penstock.schema import Schema, parse_schema
 from penstock.sources.kafka_messages import METADATA, PAYLOADS, MessageReader, data_lost, row_schema, rows_of
 from penstock.sources.mistakes import bad_source
-from penstock.topology.schema import Schema, parse_schema
 
 #: How often the driver asks where the partitions end.
 LOOK_SECONDS = 0.1

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
 from penstock.kinds import BadRow, SourceKind, SourcePlace
+from penstock.schema import Schema, parse_schema
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.mistakes import bad_source
 from penstock.sources.redis_offsets import RedisOffsets
 from penstock.sources.redis_stream import BEGIN, Entry, RedisStream, data_lost, is_address
-from penstock.topology.schema import Schema, parse_schema
 
 #: Entries that a bundle fetches at once.
 ENTRIES = 2_000

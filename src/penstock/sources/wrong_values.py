@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.topology.schema import schema_text, type_text
+from penstock.schema import schema_text, type_text
 
 #: As much of a value as is shown.
 SHOWN = 100

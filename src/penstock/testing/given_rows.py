@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.schema import same_schema, schema_text
 from penstock.testing.clock import Clock
 from penstock.topology.definition import MAIN_OUTPUT, Source, TopologyDefinition
-from penstock.topology.schema import same_schema, schema_text
 
 #: One dict a row, or Arrow.
 Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.Table | pa.RecordBatch"

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.cluster.local import LocalCluster
-from penstock.engine.message.failures import named_error, told_once
 from penstock.engine.query.rehearsal import frame_of, input_groups
+from penstock.engine.spark.failures import named_error, told_once
 from penstock.engine.spark.session import open_session
 from penstock.settings import Settings
 from penstock.topology.definition import Keyed, Map, Operator, Sink, Stream, TopologyDefinition

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.schema import schema_text
 from penstock.testing.clock import Clock
-from penstock.topology.schema import schema_text
 from penstock.topology.state.held import EPOCH, milliseconds
 from penstock.topology.state.memory import Key, MemoryHandle
 from penstock.topology.state.processing import EVENT_TIME, NO_TIME, Processing

@@ -13,14 +13,13 @@ has these for itself: it hands in an `engine` of its own, tells what was done by
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.clock import run_time, shown
-from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.cluster.provider import fixed_machines
+from penstock.cluster.model import Cluster, ComingMachines, Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
@@ -144,14 +143,12 @@ class RecordingTopology:
     def usable_slots(self) -> frozenset[Slot]:
         return frozenset(self.cluster.slots) - self.lost
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        coming = [machine for machine in self._upcoming if machine.name not in self.cluster.names]
-        if count > len(coming):
-            raise fixed_machines(f"only {len(coming)} machines can be added.", "Ask for fewer.")
-        return tuple(coming[:count])
+    def coming(self) -> ComingMachines:
+        """The machines that could come now."""
+        return ComingMachines.only(machine for machine in self._upcoming if machine.name not in self.cluster.names)
 
-    def idle(self, unused: Collection[Slot]) -> Sequence[Slot]:
-        return ()
+    def upcoming(self, count: int) -> tuple[Machine, ...]:
+        return self.coming().first(count)
 
     # What is measured
 
@@ -166,7 +163,8 @@ class RecordingTopology:
         return self.monitor.statistics
 
     def snapshot(self) -> Snapshot:
-        return self.monitor.snapshot(run_time(), self.placements.requested, self.cluster)
+        found = self.monitor.snapshot(run_time(), self.placements.requested, self.cluster)
+        return replace(found, coming=self.coming())
 
     def history(self, query: HistoryQuery) -> list[SeriesHistory] | None:
         return None

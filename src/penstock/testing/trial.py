@@ -28,9 +28,9 @@ from penstock.engine.executor.bundle import by_output
 from penstock.engine.executor.instance import Instance, Work
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.executor.writing import BundleWriter
-from penstock.engine.message.failures import as_named_error
 from penstock.engine.message.program import Stage
 from penstock.engine.message.shares import Bundle, Descriptor, InputRange, Spread, split
+from penstock.engine.spark.failures import as_named_error
 from penstock.failing import OperatorFailure
 from penstock.kinds import SinkPlace
 from penstock.testing.clock import Clock

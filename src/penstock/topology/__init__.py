@@ -1,5 +1,6 @@
 """What a user declares, a topology of operators and streams, checked, frozen and drawn. Nothing here imports Spark."""
 
+from penstock.schema import Schema, parse_schema, same_schema, schema_text
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.declaration import Input, Output, Topology
@@ -22,7 +23,6 @@ from penstock.topology.definition import (
     TopologyDefinition,
 )
 from penstock.topology.drawing import as_json, as_mermaid, as_text
-from penstock.topology.schema import Schema, parse_schema, same_schema, schema_text
 
 __all__ = [
     "DEAD_LETTER",

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.schema import same_schema, schema_text
 from penstock.topology.definition import DEAD_LETTER
-from penstock.topology.schema import same_schema, schema_text
 
 WHAT_TO_RETURN = "Return a pyarrow.RecordBatch, an iterable of them, or a dict of either by the name of the output."
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.aggregates import Aggregate, checked
 from penstock.errors import Location, PenstockError
 from penstock.kinds import SinkKind, SourceKind
+from penstock.schema import Schema, common_schema, parse_schema, same_schema
 from penstock.topology.definition import (
     DEAD_LETTER,
     DEAD_LETTER_SCHEMA,
@@ -39,7 +40,6 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.schema import Schema, common_schema, parse_schema, same_schema
 from penstock.topology.state.processing import Processing
 from penstock.topology.state.processing import checked as checked_processor
 from penstock.topology.state.processor import Processor

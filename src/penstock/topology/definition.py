@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
 from penstock.kinds import SinkKind, SourceKind
-from penstock.topology.schema import common_schema
+from penstock.schema import common_schema
 
 MAIN_OUTPUT = "out"
 DEAD_LETTER = "dead_letter"

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import Location
+from penstock.schema import schema_text
 from penstock.topology.definition import (
     MAIN_OUTPUT,
     Broadcast,
@@ -24,7 +25,6 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.schema import schema_text
 from penstock.topology.state.processing import Processing
 
 #: What encloses the text of a Mermaid node: stadium, box, cylinder (it holds state), box with double sides.

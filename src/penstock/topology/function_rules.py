@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
+from penstock.schema import same_schema, schema_text
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import accepts, frames_taken, takes_dataframes
 from penstock.topology.definition import Keyed, Map, Operator, Sink, TopologyDefinition
-from penstock.topology.schema import same_schema, schema_text
 from penstock.topology.state.processing import Processing
 
 

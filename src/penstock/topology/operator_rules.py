@@ -7,6 +7,7 @@ import math
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.schema import same_schema, schema_text, type_text
 from penstock.topology.dataframe_function import takes_dataframes
 from penstock.topology.definition import (
     GROUP_COLUMN,
@@ -22,7 +23,6 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
-from penstock.topology.schema import same_schema, schema_text, type_text
 
 MAX_TASKS = 4096
 OUTPUT_MODES = ("append", "update", "complete")

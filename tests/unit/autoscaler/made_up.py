@@ -14,8 +14,8 @@ from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.policy import Decided, Fate, View, view_of
 from penstock.autoscaler.proposals import Prediction, Proposal
 from penstock.autoscaler.records import Figures, Record, Verdict
-from penstock.cluster.model import Cluster, Machine, Placement, Slot
-from penstock.errors import PenstockError
+from penstock.cluster.model import Cluster, ComingMachines, Placement, Slot
+from penstock.errors import Refusal
 from penstock.monitor.snapshot import Backlog, OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.plan import Action, Plan
 from penstock.settings import Settings
@@ -114,28 +114,16 @@ def seen(
     )
 
 
-class Shelf:
-    """Machines that can come; none if there are to be none."""
-
-    def __init__(self, where: Cluster, machines: int = 10) -> None:
-        self._where = where
-        self._machines = machines
-
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        if count > self._machines:
-            raise PenstockError("FIXED_MACHINES", "this cluster has no more machines.", "Choose another cluster.")
-        cores = self._where.slots[0].cores
-        names = [f"m{number}" for number in range(1, 100)]
-        free = [name for name in names if name not in self._where.names]
-        return Cluster.of(free[:count], 1, cores).machines
-
-    def idle(self, unused: object) -> tuple[Slot, ...]:
-        return ()
+def coming(where: Cluster, machines: int) -> ComingMachines:
+    """So many machines could come, named m1, m2, ..., as far as these names are free."""
+    free = [name for name in (f"m{number}" for number in range(1, 100)) if name not in where.names]
+    none_left = Refusal("FIXED_MACHINES", "this cluster has no more machines.", "Choose another cluster.")
+    return ComingMachines(Cluster.of(free[:machines], 1, where.slots[0].cores).machines, refusal=none_left)
 
 
 def view(snapshot: Snapshot, goal: Goal | None = None, *, machines: int = 10, **more: Any) -> View:
     settings = more.pop("settings", Settings())
-    made = view_of(snapshot, settings, Shelf(snapshot.cluster, machines))
+    made = view_of(replace(snapshot, coming=coming(snapshot.cluster, machines)), settings)
     return replace(made, goal=goal, **({"now": 1000.0} | more))
 
 

@@ -195,6 +195,8 @@ def test_guards_that_do_not_agree_or_answer_nonsense() -> None:
         return FEWER if proposal == MORE else MORE
 
     assert "do not agree" in reviewed([flips], MORE, view(SLOW, GOAL)).veto
+    elsewhere = replace(MORE, plan=Plan((RemoveMachine("elsewhere"),)))
+    assert "there is no machine elsewhere" in reviewed([lambda proposal, _: elsewhere], MORE, view(SLOW, GOAL)).veto
     nothing = lambda proposal, _: replace(proposal, plan=Plan((), "it is night"))  # noqa: E731
     assert reviewed([nothing], MORE, view(SLOW, GOAL)).veto == "it is night"
     with pytest.raises(PenstockError) as caught:

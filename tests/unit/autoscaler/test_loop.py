@@ -15,7 +15,7 @@ from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.policy import Decided, Fate, View, policy, view_of
 from penstock.autoscaler.proposals import Proposal
 from penstock.autoscaler.records import Record, Verdict
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
@@ -110,20 +110,13 @@ def test_goals_that_make_no_sense(wrong: dict[str, float]) -> None:
 # Guards
 
 
-class Supply:
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        return Cluster.of(["c", "d", "e"][:count], 2, cores=2).machines
-
-    def idle(self, unused: object) -> tuple[Slot, ...]:
-        return ()
-
-
-MORE = Proposal(Plan((AddMachine(Supply().upcoming(1)[0]),)))
+COMING = ComingMachines.only(Cluster.of(["c", "d", "e"], 2, cores=2).machines)
+MORE = Proposal(Plan((AddMachine(COMING.machines[0]),)))
 FEWER = Proposal(Plan((RemoveMachine("a"),)))
 
 
 def calm() -> View:
-    return replace(view_of(snapshot(done=50.0), Settings(), Supply()), now=1000.0)
+    return replace(view_of(replace(snapshot(done=50.0), coming=COMING), Settings()), now=1000.0)
 
 
 def test_guards_say_why() -> None:
@@ -197,7 +190,7 @@ class Hands:
     def look(self, history: tuple[Decided, ...]) -> View:
         self.looks += 1
         self.histories.append(history)
-        seen = view_of(self.snapshot(), Settings(), Supply())
+        seen = view_of(replace(self.snapshot(), coming=COMING), Settings())
         return replace(seen, goal=self.goal, history=history, now=self.now, last_ended=self.last_ended)
 
     def carry_out(self, proposal: Proposal) -> int:

@@ -16,7 +16,7 @@ from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
@@ -53,13 +53,6 @@ class FakeRun:
     def placements(self) -> Any:
         return SimpleNamespace(planned=self.engine.planned)
 
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        names = [name for name in ("c", "d", "e", "f") if name not in self.cluster.names]
-        return Cluster.of(names[:count], 2, cores=2).machines
-
-    def idle(self, unused: object) -> tuple[Slot, ...]:
-        return ()
-
     def snapshot(self) -> Snapshot:
         self.snapshots += 1
         operators = {
@@ -70,7 +63,11 @@ class FakeRun:
             f"{a}->{b}": StreamSnapshot(f"{a}->{b}", a, "out", b, emit_rate=rate)
             for a, b, rate in (("rows", "work", 100.0), ("work", "out", 50.0), ("rows", "out", 100.0))
         }
-        return Snapshot(DEFINITION, self.cluster, self.engine.planned, 0.0, 60.0, 6, operators, streams, {}, {}, {}, ())
+        names = [name for name in ("c", "d", "e", "f") if name not in self.cluster.names]
+        coming, placement = ComingMachines.only(Cluster.of(names, 2, cores=2).machines), self.engine.planned
+        return Snapshot(
+            DEFINITION, self.cluster, placement, 0.0, 60.0, 6, operators, streams, {}, {}, {}, coming=coming
+        )
 
     def happened(self, kind: str, reason: str, *_: Any, **__: Any) -> Any:
         self.told.append(reason)

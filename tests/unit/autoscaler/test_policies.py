@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_up import cluster, placed, seen
 from monitor_fakes import A0, A1, B0, B1, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.autoscaler.goals import Goal, Grow, Shrink
 from penstock.autoscaler.measured_load import bare_load, measured_load, youth
-from penstock.autoscaler.policy import Coming, View, decide, policy, view_of
+from penstock.autoscaler.policy import Coming, View, decide, policy, view_of, why_not
 from penstock.autoscaler.proposals import Answer, Nothing, Prediction, Proposal, action_of, in_words
-from penstock.cluster.model import Cluster, Machine, Slot
+from penstock.cluster.model import Cluster, ComingMachines, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
@@ -32,27 +33,14 @@ def snapshot(*gaps: Gap, **rates: float | None) -> Snapshot:
     emitted = {"rows->work": ("rows", "work", 300.0), "work->out": ("work", "out", 100.0)}
     emitted["rows->out"] = ("rows", "out", 300.0)
     streams = {name: StreamSnapshot(name, a, "out", b, emit_rate=rate) for name, (a, b, rate) in emitted.items()}
-    return Snapshot(DEFINITION, CLUSTER, PLACEMENT, 100.0, 112.0, 1, operators, streams, {}, {}, {}, gaps)
-
-
-class Machines:
-    """So many could come."""
-
-    def __init__(self, machines: tuple[Machine, ...] = NEW, idle: tuple[Slot, ...] = ()) -> None:
-        self.machines = machines
-        self.free = idle
-
-    def upcoming(self, count: int) -> tuple[Machine, ...]:
-        if not self.machines:
-            raise PenstockError("FIXED_MACHINES", "there are none to be had.", "Choose another cluster.")
-        return self.machines[:count]
-
-    def idle(self, unused: object) -> tuple[Slot, ...]:
-        return self.free
+    coming = ComingMachines(NEW)
+    return Snapshot(
+        DEFINITION, CLUSTER, PLACEMENT, 100.0, 112.0, 1, operators, streams, {}, {}, {}, gaps, coming=coming
+    )
 
 
 def answer(found: Snapshot, request: Grow | Shrink, name: str = "stela", **settings: object) -> Answer:
-    return decide(name, policy(name), view_of(found, Settings.of(settings), Machines(), request))
+    return decide(name, policy(name), view_of(found, Settings.of(settings), request))
 
 
 def proposed(found: Snapshot, request: Grow | Shrink, name: str = "stela") -> Proposal:
@@ -113,7 +101,7 @@ def test_who_asks_gets_a_decision_on_a_young_window_and_is_told() -> None:
     assert youth(snapshot(YOUNG)) == "decided on 12 s of measurements: it covers 1 of 20 samples"
     assert youth(snapshot()) == ""
     assert proposed(snapshot(YOUNG), Grow(1, "")).note == youth(snapshot(YOUNG))
-    nobody_asked = replace(view_of(snapshot(YOUNG), Settings(), Machines()), goal=Goal(throughput=900.0))
+    nobody_asked = replace(view_of(snapshot(YOUNG), Settings()), goal=Goal(throughput=900.0))
     refused = decide("stela", policy("stela"), nobody_asked)
     assert isinstance(refused, Nothing)
     assert refused.error == "INCOMPLETE_SNAPSHOT"
@@ -133,14 +121,14 @@ def test_scale_out_brings_machines_and_what_the_strategy_puts_there() -> None:
 
 
 def test_slots_that_wait_for_work_are_not_there_twice() -> None:
-    [coming] = [view_of(snapshot(), Settings(), Machines(idle=(B1,))).coming(1)]
+    waits = Placement({"rows": {A0: 1}, "work": {A1: 1, B0: 2}, "out": {A0: 1}})
+    known = replace(snapshot(), placement=waits, coming=ComingMachines(NEW, spare=(A0, B1)))
+    coming = view_of(known, Settings()).coming(1)
     assert isinstance(coming, Coming)
-    assert B1 in CLUSTER.slots
-    assert B1 not in coming.cluster.slots
+    assert set(CLUSTER.slots) - set(coming.cluster.slots) == {B1}, "something is placed on the other one"
     [spare] = Cluster.of(["spare"], 2).machines
-    found = replace(snapshot(), cluster=CLUSTER.plus([spare]))
-    supply = Machines(machines=(spare,), idle=spare.slots)
-    decided = decide("stela", policy("stela"), view_of(found, Settings(), supply, Grow(1, "")))
+    found = replace(snapshot(), cluster=CLUSTER.plus([spare]), coming=ComingMachines(NEW, spare.slots))
+    decided = decide("stela", policy("stela"), view_of(found, Settings(), Grow(1, "")))
     assert isinstance(decided, Proposal)
     assert decided.predictions[0] == Prediction("machines", 3.0)
 
@@ -168,20 +156,21 @@ def test_what_cannot_be_is_a_value_with_the_name_of_an_error() -> None:
     assert isinstance(full, Nothing)
     assert (full.error, full.as_error().name) == ("SLOT_FULL", "SLOT_FULL")
     assert full.reason.endswith("too many).")
-    fixed = decide("stela", policy("stela"), view_of(snapshot(), Settings(), Machines(()), Grow(1, "")))
+    fixed = decide(
+        "stela", policy("stela"), view_of(replace(snapshot(), coming=ComingMachines()), Settings(), Grow(1, ""))
+    )
     assert isinstance(fixed, Nothing)
     assert fixed.error == "FIXED_MACHINES"
 
 
 def test_without_a_goal_and_a_request_there_is_nothing_to_do() -> None:
-    assert decide("stela", policy("stela"), view_of(snapshot(), Settings(), Machines())) == Nothing(
+    assert decide("stela", policy("stela"), view_of(snapshot(), Settings())) == Nothing(
         "the topology has no goal, and nobody has asked for machines"
     )
 
 
 def test_nothing_to_do_is_a_value() -> None:
-    no_more = tuple(Cluster.of([], 1).machines)
-    view = replace(view_of(snapshot(), Settings(), Machines(), Grow(1, "")), coming=lambda _: Coming(no_more, CLUSTER))
+    view = view_of(snapshot(), Settings(), Grow(0, ""))
     assert decide("stela", policy("stela"), view) == Nothing("stela: no machine was added")
     young = replace(view, snapshot=snapshot(YOUNG))
     assert decide("stela", policy("stela"), young) == Nothing("stela: no machine was added", note=youth(young.snapshot))
@@ -201,21 +190,39 @@ class Answering:
 
 
 def test_a_policy_may_ask_for_instances_and_tasks_too() -> None:
-    view = view_of(snapshot(), Settings(), Machines())
+    where = cluster(2)
+    placement, (here, _) = placed(where, rows=1, work=1, count=2, out=1), where.slots
+    found = seen(placement, where, dict.fromkeys(("rows", "work", "count", "out"), 100.0), 50.0)
+    view = view_of(found, Settings())
     for action, name, words in (
-        (SetInstances("work", {A0: 4}), "set-instances", "other instances of work"),
-        (MoveTask("count", 1, A0), "move", "1 task elsewhere"),
+        (SetInstances("work", {here: 4}), "set-instances", "other instances of work"),
+        (MoveTask("count", 1, here), "move", "1 task elsewhere"),
         (SetTasks("count", 8), "repartition", "count: 8 tasks"),
     ):
         plan = Plan((action,), "why not")
         decided = decide("mine", Answering(Proposal(plan)), view)
         assert isinstance(decided, Proposal)
-        assert (decided.strategy, decided.before) == ("mine", PLACEMENT)
+        assert (decided.strategy, decided.before) == ("mine", placement)
         assert (action_of(plan), in_words(plan)) == (name, words)
 
 
+def test_a_plan_that_could_not_run_is_nothing_with_the_name_of_an_error() -> None:
+    view = view_of(snapshot(), Settings(slot_instances=4))
+    for action, error in (
+        (SetInstances("work", {A0: 9}), "SLOT_FULL"),
+        (SetInstances("work", {Slot("c", 0): 1}), "BAD_PLACEMENT"),
+        (RemoveMachine("c"), "NO_SUCH_MACHINE"),
+        (MoveTask("work", 0, A0), "NO_SUCH_TASK"),
+        (SetTasks("work", 8), "REPARTITION_FAILED"),
+    ):
+        decided = decide("mine", Answering(Proposal(Plan((action,)), note="it is early")), view)
+        assert isinstance(decided, Nothing)
+        assert (decided.error, decided.note) == (error, "it is early")
+        assert why_not(Plan((action,)), view) == replace(decided, note="")
+
+
 def test_an_error_with_a_name_is_a_refusal_and_any_other_a_mistake() -> None:
-    view = view_of(snapshot(), Settings(), Machines())
+    view = view_of(snapshot(), Settings())
     refusal = PenstockError("BAD_GOAL", "it makes no sense.", "Give another.")
     assert decide("mine", Answering(refusal), view) == Nothing("it makes no sense.", "BAD_GOAL", "Give another.")
     assert decide("mine", Answering(Proposal(Plan((), "it is fine"))), view) == Nothing("it is fine")

@@ -34,7 +34,8 @@ def made(**settings: Any) -> RecordingTopology:
             for a, b, rate in (("rows", "work", 100.0), ("work", "out", 50.0), ("rows", "out", 100.0))
         }
         at = run_time()
-        return Snapshot(DEFINITION, run.cluster, run.placements.planned, at, at, 6, operators, streams, {}, {}, {}, ())
+        placement, coming = run.placements.planned, run.coming()
+        return Snapshot(DEFINITION, run.cluster, placement, at, at, 6, operators, streams, {}, {}, {}, coming=coming)
 
     run.snapshot = snapshot  # type: ignore[method-assign]
     return run

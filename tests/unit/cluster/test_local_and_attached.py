@@ -307,6 +307,21 @@ def test_what_came_by_itself_is_taken_in_before_more_is_asked_for():
     assert attached.arrived(second) is None
 
 
+def test_what_could_come_is_known_at_one_moment():
+    spark = FakeSpark([A0, B2])
+    attached = attached_to(spark)
+    coming = attached.coming()
+    assert set(coming.spare) == set(attached.cluster.slots), "whether anything is placed there, the placement knows"
+    assert coming.machines[:2] == attached.upcoming(2)
+    attached.add_machine(coming.machines[0], spark, set(attached.cluster.slots))
+    assert len(attached.coming().spare) == 1, "the other one was taken in"
+    assert attached.coming().machines[0].name == "new-2"
+    with pytest.raises(PenstockError, match="at once") as caught:
+        attached.upcoming(len(coming.machines) + 1)
+    assert caught.value.name == "FIXED_MACHINES"
+    assert LocalCluster(slots=1, cores=1, task_threads=4).coming().machines == ()
+
+
 def test_an_idle_executor_counts_for_one_machine_only():
     spark = FakeSpark([A0, C4])
     attached = attached_to(spark)

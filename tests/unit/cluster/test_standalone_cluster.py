@@ -120,7 +120,7 @@ def test_a_master_that_says_nothing_is_given_up_and_ended(daemon, cluster, monke
 
 def test_an_address_that_cannot_be_had(daemon, cluster, monkeypatch):
     # 203.0.113.0/24 is for documentation: no computer has it.
-    monkeypatch.setattr(Loopback, "free", lambda self, count, taken: addresses.free(count, taken, "203.0.113."))
+    monkeypatch.setattr(Loopback, "free", lambda self, taken: addresses.free(taken, "203.0.113."))
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(PenstockError, match=r"ifconfig lo0 alias 203\.0\.113\.2") as caught:
         cluster.start()

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from loads import CLUSTER, load, machine, placed
 
+from penstock.autoscaler.strategies import STRATEGIES
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.strategies.baselines.migration import Migration
 from penstock.strategies.baselines.priorities import PRIORITIES
 from penstock.strategies.baselines.storm import scale_in, scale_out
 from penstock.strategies.decision import Decision, DoesNotFit, NothingToDo
 from penstock.strategies.load import Load
-from penstock.strategies.registry import STRATEGIES
 from penstock.strategies.rules import Rules
 
 #: s -> a -> b -> t and s -> u; the busiest streams are around b.

@@ -18,8 +18,8 @@ from topology_fakes import FakeSink, rows
 
 from penstock import PenstockError, Topology, state
 from penstock.errors import Location
+from penstock.schema import parse_schema
 from penstock.topology import Keyed
-from penstock.topology.schema import parse_schema
 from penstock.topology.state.columns import Columns
 from penstock.topology.state.memory import MemoryHandle
 from penstock.topology.state.on_spark import SparkProcessor

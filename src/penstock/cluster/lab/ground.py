@@ -54,7 +54,7 @@ class LabGround:
         self._lock = threading.Lock()
 
     def open(self, machines: int) -> None:
-        self.free(machines, taken=())
+        addresses.first(machines, self.free(taken=()))
         owner = self._owner = Owner.this_process()
         groups = require_lab(self.shape, machines, owner)
         for folder in groups.leftovers():
@@ -70,8 +70,8 @@ class LabGround:
             self._switch.run("ip", switch_lines(self.driver_host))
             networks.move_in(self._switch)
 
-    def free(self, count: int, taken: Collection[str]) -> list[str]:
-        return addresses.free(count, taken, SUBNET)
+    def free(self, taken: Collection[str]) -> list[str]:
+        return addresses.free(taken, SUBNET)
 
     def settle(self, name: str) -> None:
         with self._lock:

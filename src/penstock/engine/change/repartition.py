@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 import time
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from penstock.clock import run_time
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
+from penstock.engine.spark.java_errors import SPARK_ERRORS, SparkError
 from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.sizes import logged_batches
 from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
@@ -39,7 +37,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
             begun = _has_begun(run, operator)
             if not begun:
                 give_up(run.catalog)
-            if not isinstance(error, PySparkException | Py4JError):
+            if not isinstance(error, SparkError):
                 raise
             raise PenstockError(
                 "REPARTITION_FAILED",
@@ -80,7 +78,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
         try:
             repartition_state(run.host.spark, run.context.checkpoint(operator), tasks)
             return time.monotonic() - began
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             if not was_cut_off(error):
                 raise
             LOGGER.info("the last batch of %s was cut off: it is finished before Spark rewrites the state", operator)

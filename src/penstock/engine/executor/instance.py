@@ -220,7 +220,8 @@ def in_handy_batches(batches: Iterator[pa.RecordBatch], most_bytes: int | None =
 def _handy_rows(batch: pa.RecordBatch, most_bytes: int | None) -> int:
     if most_bytes is None:
         return MAX_BATCH_ROWS
-    return max(CHAIN_BATCH_ROWS, min(most_bytes * batch.num_rows // max(batch.nbytes, 1), MAX_BATCH_ROWS))
+    rows = most_bytes * int(batch.num_rows) // max(int(batch.nbytes), 1)
+    return max(CHAIN_BATCH_ROWS, min(rows, MAX_BATCH_ROWS))
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ No other thread may run here: `prepare` counts them.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from penstock.channels.origins import Origins
 from penstock.channels.segment_server import start_one_for_the_machine
 from penstock.engine.executor.worker import host_name
 
+#: What a worker runs.
+OUR_OWN = "penstock.engine.executor.bundle"
 #: Threads that may be there when workers are forked: our own, and the allocator's of pyarrow.
 MOST_THREADS = 2
 
@@ -28,12 +31,8 @@ def prepare() -> None:
     """Load what workers need, and say on standard error if something has started a thread that a fork would lose."""
     # Loaded at their first use, these would cost every worker a third of a second: Arrow looks for pandas at the first
     # list that it makes an array of.
-    import pandas
-    import pyarrow.parquet
-    import pyspark.sql.pandas.serializers
-    import pyspark.worker  # noqa: F401
-
-    import penstock.engine.executor.bundle  # noqa: F401
+    for module in ("pandas", "pyarrow.parquet", "pyspark.sql.pandas.serializers", "pyspark.worker", OUR_OWN):
+        importlib.import_module(module)
 
     tasks = Path("/proc/self/task")
     if tasks.exists() and (count := len(list(tasks.iterdir()))) > MOST_THREADS:

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 
 from penstock.clock import run_time
 from penstock.engine.executor import bundle
-from penstock.engine.message.failures import told_once
 from penstock.engine.query.batch_reports import FinishedBatch, born_of
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.frames import OperatorFrame
@@ -21,6 +20,7 @@ from penstock.engine.query.intake import Intake
 from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import RequestedBundles, Seats
 from penstock.engine.query.state_account import StateAccounts
+from penstock.engine.spark.failures import told_once
 from penstock.engine.spark.state_placement import StatePlacer
 from penstock.engine.state.checkpoint_log import Positions
 from penstock.kinds import BatchWriter

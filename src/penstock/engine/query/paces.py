@@ -17,6 +17,6 @@ class Paces:
         self._seconds[operator] = seconds
 
     def shortest(self, operators: Collection[str]) -> float:
-        """How long the last micro-batch took of the operator whose batches are the shortest. Of an operator that has had
-        none yet nothing is known, and first batches take long: those count as longer than all others."""
+        """How long the last micro-batch took of the operator whose batches are the shortest. Where an operator has had
+        none yet nothing is known, and first batches take long: they count as longer than all others."""
         return min(self._seconds.get(one, math.inf) for one in operators)

@@ -68,7 +68,7 @@ class Pacer:
         """The most rows for the next batch."""
         return max(1, int(self._size))
 
-    def rows_in(self, seconds: float) -> int | None:
+    def rows_that_take(self, seconds: float) -> int | None:
         """How many rows are so much work; None while nothing is known."""
         return None if self.per_row is None else max(1, int(seconds / max(self.per_row, 1e-9)))
 
@@ -79,18 +79,19 @@ class Pacer:
             return
         full = rows >= 0.9 * int(self._size)
         if busy is None:
-            self._observe_sql(rows, seconds)
+            overhead = self._observe_sql(rows, seconds)
         else:
             fixed = max(seconds - busy, 0.0)
             seen = busy / rows
             self.per_row = seen if self.per_row is None else self.per_row + WEIGHT * (seen - self.per_row)
-            self.overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
+            overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
+        self.overhead = overhead
         self._aim(full and waiting >= rows)
         # Where the fixed cost uses up the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
-            took, wanted = rows * (self.per_row or 0.0), max(self._target - self.overhead, self.overhead)
+            took, wanted = rows * (self.per_row or 0.0), max(self._target - overhead, overhead)
         else:
-            took, wanted = busy, max(self._target - self.overhead, self._target / 2)
+            took, wanted = busy, max(self._target - overhead, self._target / 2)
         ratio = max(SHRINK, min(GROWTH, wanted / max(took, 1e-9)))
         if ratio < 1:
             self._size = min(self._size, max(rows * ratio, 1))
@@ -98,13 +99,14 @@ class Pacer:
             # A batch may have been larger than asked for: files are read whole.
             self._size = min(max(self._size, rows) * ratio, self.most)
 
-    def _observe_sql(self, rows: int, seconds: float) -> None:
+    def _observe_sql(self, rows: int, seconds: float) -> float:
+        """The seconds of a batch that do not depend on its rows, as the last batches tell."""
         if rows < ENOUGH * self._size:
             # Such a batch may have touched a few keys of many: it says how cheap a batch can be, and no more.
-            self.overhead = seconds if self.overhead is None else min(seconds, self.overhead)
-            return
+            return seconds if self.overhead is None else min(seconds, self.overhead)
         self._seen.append((rows, seconds))
-        self.overhead, self.per_row = _line_through(self._seen, self.per_row or 0.0)
+        overhead, self.per_row = _line_through(self._seen, self.per_row or 0.0)
+        return overhead
 
     def _aim(self, pressed: bool) -> None:
         if not pressed:

@@ -7,10 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.message.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors, told_once
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import AnyFeed
 from penstock.engine.query.frames import FrameBuilder
@@ -19,7 +17,9 @@ from penstock.engine.query.micro_batches import MicroBatches
 from penstock.engine.query.pacing import pacer_of
 from penstock.engine.query.seats import RequestedBundles, Seats
 from penstock.engine.query.state_account import StateAccounts
+from penstock.engine.spark.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors, told_once
 from penstock.engine.spark.internals import QueryIdentity
+from penstock.engine.spark.java_errors import JVM_GONE
 from penstock.engine.spark.state_placement import StatePlacer
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
@@ -166,7 +166,7 @@ class OperatorQuery:
                 problem = self.query.exception()
             if problem is not None:
                 self.fail(problem)
-        except (Py4JError, OSError) as error:  # the JVM of the driver is gone
+        except JVM_GONE as error:
             self.fail(error)
 
     def _is_known_to_run(self, query: StreamingQuery) -> bool:

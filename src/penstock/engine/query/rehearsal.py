@@ -14,14 +14,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from penstock.engine.message.failures import named_error, told_once
-from penstock.engine.message.refusals import needs_rocksdb, refused_by_spark, state_outside_keyed
+from penstock.engine.spark.failures import named_error, told_once
+from penstock.engine.spark.refusals import needs_rocksdb, refused_by_spark, state_outside_keyed
 from penstock.engine.spark.stream_plans import is_own_state, refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
+from penstock.schema import same_schema, schema_text
 from penstock.topology.dataframe_function import frames_taken
 from penstock.topology.definition import OUTPUT_COLUMN, Keyed, Map, Operator, Stream, TopologyDefinition
-from penstock.topology.schema import same_schema, schema_text
 from penstock.topology.state.processing import Processing
 
 

@@ -8,26 +8,58 @@ it can go on by itself at any batch, and can be taken in again once it has read 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.channels.layout import channel_name
+from penstock.channels.log import Channels
 from penstock.cluster.model import Placement
+from penstock.engine.run.any_query import AnyQuery
+from penstock.engine.run.arrangement import Arrangement
 from penstock.monitor.events import EventKind
+from penstock.settings import Settings
 from penstock.strategies.mapping.chains import Chains, chains_of
-
-if TYPE_CHECKING:
-    from penstock.engine.run.run import Run
+from penstock.topology.definition import TopologyDefinition
 
 #: Operators that are to be joined stand still until what waits between them is worked off: no longer than this.
 JOIN_SECONDS = 10.0
 POLL = 0.02
 
 
+class ReplacedQueries(Protocol):
+    """The queries of a run, as whoever replaces some of them sees them."""
+
+    @property
+    def replacing(self) -> AbstractContextManager[object]: ...
+
+    def start_parts(self, parts: Sequence[str]) -> None: ...
+
+
+class ChainedRun(Protocol):
+    """A run, as its chains see it. Some of it is made after them, so they ask for it when they need it."""
+
+    @property
+    def definition(self) -> TopologyDefinition: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def arrangement(self) -> Arrangement: ...
+    @property
+    def channels(self) -> Channels: ...
+    @property
+    def queries(self) -> ReplacedQueries: ...
+
+    def query(self, operator: str) -> AnyQuery: ...
+    def check(self) -> None: ...
+    def happened(self, kind: str, reason: str, subject: str = "") -> object: ...
+
+
 class Chaining:
     """Which operators of a run share a query."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ChainedRun) -> None:
         self._run = run
 
     @property
@@ -40,17 +72,6 @@ class Chaining:
 
     def first_of(self, operator: str) -> str:
         return self.chain_of(operator)[0]
-
-    def longest_way(self) -> tuple[str, ...]:
-        """The queries on the longest way of a row, from a source to a sink, each by its first operator."""
-        definition = self._run.definition
-        ways: dict[str, tuple[str, ...]] = {}
-        for operator in definition.operators:  # those before an operator come first
-            first = self.first_of(operator.name)
-            before = [ways[stream.producer] for stream in definition.inputs_of(operator.name)]
-            way = max(before, key=len, default=())
-            ways[operator.name] = way if way and way[-1] == first else (*way, first)
-        return max(ways.values(), key=len, default=())
 
     def begin(self) -> None:
         """Make the chains that the placement allows, before the first query starts. Two operators stay apart where rows

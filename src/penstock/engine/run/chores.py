@@ -3,16 +3,14 @@ nothing, or with files that are in use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
+from penstock.engine.query.context import RunContext
+from penstock.engine.run.any_query import AnyQuery
 from penstock.kinds import FileWriter
-
-if TYPE_CHECKING:
-    from penstock.engine.run.run import Run
 
 #: The catalog keeps the manifests of so many batches for every operator. Older manifests are deleted when so many more
 #: have come together.
@@ -28,11 +26,11 @@ class Staging:
     query: str
 
 
-def staging_of(run: Run) -> list[Staging]:
+def staging_of(context: RunContext, queries: Mapping[str, AnyQuery]) -> list[Staging]:
     """What the sinks of a run stage, by the queries as they are now: the first operator of a chain gives its name to
     what the sinks in the chain stage."""
-    running = [(sink, run.queries.by_operator.get(sink.name)) for sink in run.definition.sinks]
-    found = [(query, run.context.file_writer(sink, query.operator)) for sink, query in running if query]
+    running = [(sink, queries.get(sink.name)) for sink in context.definition.sinks]
+    found = [(query, context.file_writer(sink, query.operator)) for sink, query in running if query]
     return [Staging(writer, query.operator.name) for query, writer in found if writer is not None]
 
 

@@ -5,24 +5,34 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from penstock.engine.run.any_query import AnyQuery
 from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.topology.definition import Source
 
-if TYPE_CHECKING:
-    from penstock.engine.run.run import Run
-
 POLL = 0.05
+
+
+class QueriesBehind(Protocol):
+    """The queries of a run, as its gates see them."""
+
+    @property
+    def by_operator(self) -> Mapping[str, AnyQuery]: ...
+
+    def all(self) -> list[AnyQuery]: ...
+    def of_sources(self) -> list[AnyQuery]: ...
+    def mendable(self, query: AnyQuery) -> bool: ...
+    def tell_who_is_the_last(self) -> None: ...
 
 
 class Gates:
     """The gates of all queries of one run. Any thread may call."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, queries: QueriesBehind) -> None:
+        self._queries = queries
         #: Held for a moment, while it is decided whether rows are let in. Whoever pauses, resumes or ends a run and
         #: whoever starts a query do that one after the other, so that no query misses what was decided for all.
         self.lock = threading.RLock()
@@ -45,7 +55,7 @@ class Gates:
 
     def let_in(self, operator: str) -> None:
         """Let rows into the query of an operator, unless the operator is held, or it is a source and the run drains."""
-        query = self._run.query(operator)
+        query = self._queries.by_operator[operator]
         with self.lock:
             ends = self.draining and isinstance(query.operator, Source)
             if ends:
@@ -65,7 +75,7 @@ class Gates:
         with self.lock:
             changes = paused != self.paused
             self.paused = paused
-            for query in self._run.queries.of_sources():
+            for query in self._queries.of_sources():
                 query.intake.pause(paused)
         return changes
 
@@ -73,7 +83,7 @@ class Gates:
         """Let the sources emit nothing more; rows that they have emitted go on to the sinks."""
         with self.lock:
             self.draining = True
-            sources = self._run.queries.of_sources()
+            sources = self._queries.of_sources()
             for query in sources:
                 self._shut(query)
         for query in sources:
@@ -88,16 +98,16 @@ class Gates:
     @property
     def drained(self) -> bool:
         """After `begin_drain`: whether all rows that the sources have emitted have reached the sinks."""
-        self._run.queries.tell_who_is_the_last()  # a sink may wait for more rows of a file, which will not come
-        sources = self._run.queries.of_sources()
-        others = [query for query in self._run.queries.all() if query not in sources]
+        self._queries.tell_who_is_the_last()  # a sink may wait for more rows of a file, which will not come
+        sources = self._queries.of_sources()
+        others = [query for query in self._queries.all() if query not in sources]
         return all(source.quiet for source in sources) and all(query.drained for query in others)
 
     def drain(self, seconds: float) -> bool:
         """Shut the sources, and wait until all their rows have reached the sinks. False if that takes longer than so
         many seconds, or if a query fails that cannot be mended."""
         self.begin_drain()
-        queries, deadline = self._run.queries, time.monotonic() + seconds
+        queries, deadline = self._queries, time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.drained:
                 return True
@@ -110,5 +120,5 @@ class Gates:
         """Whether all rows that the sources have emitted have reached the sinks now. This waits for nothing."""
         # The catalog may be what went wrong.
         with traced("it is not known whether all rows have reached the sinks", PenstockError, OSError):
-            return self.drained if self.draining else all(query.drained for query in self._run.queries.all())
+            return self.drained if self.draining else all(query.drained for query in self._queries.all())
         return False

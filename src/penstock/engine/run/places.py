@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.cluster.model import Placement, Slot
 from penstock.cluster.provider import Executor
+from penstock.engine.run.any_query import AnyQuery
+from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.observation import observe
+from penstock.engine.spark.host import SparkHost
+from penstock.monitor.observed_places import ObservedPlaces
 from penstock.running.placements import TASK, BundlePlace, Observed, Places, TaskPlace
 
-if TYPE_CHECKING:
-    from penstock.engine.run.run import Run
+
+class PlacedRun(Protocol):
+    """A run, as its placements see it."""
+
+    @property
+    def arrangement(self) -> Arrangement: ...
+    @property
+    def host(self) -> SparkHost: ...
+    @property
+    def observed_places(self) -> ObservedPlaces: ...
+
+    def query(self, operator: str) -> AnyQuery: ...
 
 
 class RunPlacements:
     """Implements `penstock.running.Placements` over a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: PlacedRun) -> None:
         self._run = run
 
     @property

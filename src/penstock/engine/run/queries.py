@@ -6,15 +6,20 @@ import functools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.engine.message.shares import Bundle, bundles_of
+from penstock.engine.query.context import RunContext
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.seats import Seats
-from penstock.engine.query.state_account import StateAccounts
+from penstock.engine.query.state_account import StateAccount, StateAccounts
 from penstock.engine.run.any_query import AnyQuery
+from penstock.engine.run.arrangement import Arrangement
+from penstock.engine.run.chaining import Chaining
+from penstock.engine.run.gates import Gates
 from penstock.engine.run.keeping import Restarts, Waits
 from penstock.engine.run.standing_room import lacking_threads
+from penstock.engine.spark.host import SparkHost
 from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.server import BundleServer
@@ -22,17 +27,39 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
+from penstock.settings import Settings
 from penstock.topology.dataframe_function import stands
-from penstock.topology.definition import Keyed, Operator
+from penstock.topology.definition import Keyed, Operator, TopologyDefinition
 
-if TYPE_CHECKING:
-    from penstock.engine.run.run import Run
+
+class QueriedRun(Protocol):
+    """A run, as its queries see it. Some of it is made after them, so they ask for it when they need it."""
+
+    @property
+    def definition(self) -> TopologyDefinition: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def host(self) -> SparkHost: ...
+    @property
+    def context(self) -> RunContext: ...
+    @property
+    def arrangement(self) -> Arrangement: ...
+    @property
+    def chaining(self) -> Chaining: ...
+    @property
+    def gates(self) -> Gates: ...
+    @property
+    def has_stopped(self) -> bool: ...
+
+    def happened(self, kind: str, reason: str, subject: str = "") -> object: ...
+    def accounted(self, operator: str, account: StateAccount) -> None: ...
 
 
 class Queries:
     """The queries of one run: one for every operator that runs alone, and one for every chain."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: QueriedRun) -> None:
         self._run = run
         #: The query that runs an operator, alone or as part of a chain.
         self.by_operator: dict[str, AnyQuery] = {}

@@ -3,13 +3,12 @@ catalog, and a rewriting that was cut off by the end of its driver is finished."
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.channels.catalog import Catalog
 from penstock.clock import run_time
 from penstock.engine.query.context import RunContext
+from penstock.engine.spark.java_errors import SPARK_ERRORS
 from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.tasks import give_up, record_tasks, under_way
 from penstock.monitor.report import BatchReport
@@ -36,7 +35,7 @@ def finish(spark: SparkSession, context: RunContext, catalog: Catalog) -> str:
     operator, tasks = unfinished
     try:
         repartition_state(spark, context.checkpoint(operator), tasks)
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         if not was_cut_off(error):
             raise
         give_up(catalog)

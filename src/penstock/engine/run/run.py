@@ -83,8 +83,8 @@ class Run:
         self.started_at = 0.0
         self._listeners: list[Callable[[BatchReport], None]] = []
         self.chaining = Chaining(self)
-        self.gates = Gates(self)
         self.queries = Queries(self)
+        self.gates = Gates(self.queries)
         self._keeper = Keeper(self._sweep, settings.retention_seconds, self.queries.mend)
         self.has_stopped = False
         self._drained_at_stop = False
@@ -189,7 +189,9 @@ class Run:
         self.definition = with_tasks(declared, recorded_tasks(catalog))
         self._context = dataclasses.replace(context, definition=self.definition)
         operators = [operator.name for operator in self.definition.operators]
-        self._chores = Chores(context.channels, catalog, operators, lambda: staging_of(self))
+        self._chores = Chores(
+            context.channels, catalog, operators, lambda: staging_of(self.context, self.queries.by_operator)
+        )
         if not self._placement_given:
             starting = self._starting()
             self.arrangement.plan(starting.recorded(catalog) or starting.dealt())
@@ -277,8 +279,8 @@ class Run:
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
-        measured = self._watching().snapshot()
-        return dataclasses.replace(measured, chains=self.arrangement.chains, longest_batch=longest)
+        measured, coming = self._watching().snapshot(), self.host.provider.coming()
+        return dataclasses.replace(measured, chains=self.arrangement.chains, coming=coming, longest_batch=longest)
 
     # Beside the queries
 

@@ -13,7 +13,6 @@ internals.py looks for what placing bundles needs; where another version lacks i
 5. internals.py, run_on(): a small Python job on executors of one's choice.
 6. driver_jvm.py, end_jvm(): PySpark's JVM ends with its session, not with Python.
 7. batch_history.py: which executor ran each task of a query's finished batches.
-8. callback_connections.py: the connection over which a query's thread calls Python ends with the query.
 8. internals.py, request_executors() and decommission(): executors come and go by themselves with dynamic allocation
    only; asked for by hand they come and go on any cluster manager.
 9. state_partitions.py, repartition_state(): a stopped query's state in another number of partitions; Spark 4.3 has no
@@ -28,4 +27,7 @@ internals.py looks for what placing bundles needs; where another version lacks i
 16. split_streams.py: a placed stream of rows that says to Spark's planner that they are split by key, so that Spark
     shuffles nothing; and stream_plans.py, explained(): the physical plan of a stream before it is started. They are
     tested in tests/spark/test_keyed_without_shuffle.py.
+17. callback_connections.py: the connection over which a query's thread calls Python ends with the query.
+18. java_errors.py, java_log.py, failures.py and refusals.py: what Spark and Py4J raise and log, what their words mean,
+    and what Spark says that it cannot do.
 """

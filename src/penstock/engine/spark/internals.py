@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -17,6 +16,7 @@ from penstock.cluster.provider import Executor
 from penstock.engine.spark.batch_history import RanBatch, RanTask, recent_batches, running_tasks
 from penstock.engine.spark.descriptor_frames import DESCRIPTOR, DescriptorFrames
 from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
+from penstock.engine.spark.java_errors import SPARK_ERRORS
 from penstock.engine.spark.java_values import STREAMING, JavaValues, java_of, query_manager
 from penstock.engine.spark.split_streams import SplitFrames, SplitRows, dataset_of, split_stream
 from penstock.engine.spark.state_partitions import StatePartition
@@ -64,7 +64,7 @@ def missing(spark: SparkSession) -> list[str]:
     for description, probe in probes:
         try:
             probe()
-        except (Py4JError, PySparkException):
+        except SPARK_ERRORS:
             LOGGER.info("this Spark does not answer %s", description, exc_info=True)
             lacking.append(description)
     return lacking

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.engine.spark.java_errors import SPARK_ERRORS
 from penstock.engine.spark.java_values import STREAMING, JavaValues
 
 
@@ -44,6 +43,6 @@ def repartition_state(spark: SparkSession, checkpoint: str, partitions: int) -> 
     is left as it is."""
     try:
         spark._streamingCheckpointManager.repartition(checkpoint, partitions)
-    except (PySparkException, Py4JError) as error:  # not all of Spark's errors have a class in Python
+    except SPARK_ERRORS as error:  # not all of Spark's errors have a class in Python
         if "SHUFFLE_PARTITIONS_ALREADY_MATCH" not in str(error):
             raise

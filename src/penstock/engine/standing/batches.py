@@ -12,6 +12,9 @@ from penstock.engine.query.feeds import Batch
 from penstock.engine.query.pacing import Pacer
 from penstock.monitor.report import BundleReport
 
+#: A turn, and the place of a bundle in it.
+SeatKey = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class CutBatch:
@@ -93,5 +96,5 @@ class Standing:
     gone: bool = False
 
     @property
-    def seat(self) -> tuple[int, int]:
+    def seat(self) -> SeatKey:
         return self.turn, self.index

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
-#: Rows that come one by one would cost a batch each. So they linger where they come into the topology, for so much of the
-#: latency that is aimed at. Behind that they come in batches already: a query that reads them waits only for what comes
-#: at almost the same time, from several bundles or several inputs.
+#: Rows that come one by one would cost a batch each. So they linger where they come into the topology, for so much of
+#: the latency that is aimed at. Behind that they come in batches already: a query that reads them waits only for what
+#: comes at almost the same time, from several bundles or several inputs.
 SOURCE_SHARE, HOP_SHARE = 0.5, 0.04
 #: Seconds over which the driver's work is measured.
 MEASURE_SECONDS = 0.5

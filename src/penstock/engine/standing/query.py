@@ -13,7 +13,6 @@ from zlib import crc32
 from penstock.clock import run_time
 from penstock.engine.executor import standing
 from penstock.engine.executor.readers import SourceReader
-from penstock.engine.message.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors
 from penstock.engine.message.program import PackedProgram
 from penstock.engine.message.wire import Seat
 from penstock.engine.query.batch_reports import FinishedBatch
@@ -23,6 +22,7 @@ from penstock.engine.query.pacing import Pacer, pacer_of
 from penstock.engine.query.programs import Programs
 from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import Seats
+from penstock.engine.spark.failures import named_error, tells_of_a_full_disk, tells_of_lost_executors
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer

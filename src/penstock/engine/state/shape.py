@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.schema import schema_text
 from penstock.topology.definition import ByKey, Keyed, Map, Sink, Source, TopologyDefinition
-from penstock.topology.schema import schema_text
 from penstock.topology.state.processing import Processing
 
 #: By operator, facts by name. What an older Penstock did not record is missing.

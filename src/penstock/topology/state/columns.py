@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.topology.schema import schema_text, type_text
+from penstock.schema import schema_text, type_text
 from penstock.topology.state.values import scalar_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

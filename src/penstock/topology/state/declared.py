@@ -8,15 +8,19 @@ from __future__ import annotations
 import builtins
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Protocol, overload
 
 from penstock.errors import Location, PenstockError
-from penstock.topology.schema import Schema, parse_schema, schema_text
+from penstock.schema import Schema, parse_schema, schema_text
 from penstock.topology.state.columns import Columns, problem_of
 from penstock.topology.state.held import HeldList, HeldMap, HeldValue
 
-if TYPE_CHECKING:
-    from penstock.topology.state.processor import Processor
+
+class HoldsStates(Protocol):
+    """A processor, as the states that its class declares see it."""
+
+    def held_state(self, name: str) -> Any:
+        """The state of the key that is declared under this name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class Declared:
     def __set_name__(self, owner: type, name: str) -> None:
         object.__setattr__(self, "name", name)
 
-    def __set__(self, processor: Processor, value: Any) -> None:
+    def __set__(self, processor: HoldsStates, value: Any) -> None:
         raise PenstockError(
             "BAD_STATE",
             f'the state "{self.name}" is assigned to.',
@@ -58,8 +62,8 @@ class DeclaredValue(Declared):
     @overload
     def __get__(self, processor: None, owner: type) -> DeclaredValue: ...
     @overload
-    def __get__(self, processor: Processor, owner: type) -> HeldValue: ...
-    def __get__(self, processor: Processor | None, owner: type) -> DeclaredValue | HeldValue:
+    def __get__(self, processor: HoldsStates, owner: type) -> HeldValue: ...
+    def __get__(self, processor: HoldsStates | None, owner: type) -> DeclaredValue | HeldValue:
         return self if processor is None else processor.held_state(self.name)
 
     def held(self, handle: Any) -> HeldValue:
@@ -70,8 +74,8 @@ class DeclaredList(Declared):
     @overload
     def __get__(self, processor: None, owner: type) -> DeclaredList: ...
     @overload
-    def __get__(self, processor: Processor, owner: type) -> HeldList: ...
-    def __get__(self, processor: Processor | None, owner: type) -> DeclaredList | HeldList:
+    def __get__(self, processor: HoldsStates, owner: type) -> HeldList: ...
+    def __get__(self, processor: HoldsStates | None, owner: type) -> DeclaredList | HeldList:
         return self if processor is None else processor.held_state(self.name)
 
     def held(self, handle: Any) -> HeldList:
@@ -85,8 +89,8 @@ class DeclaredMap(Declared):
     @overload
     def __get__(self, processor: None, owner: type) -> DeclaredMap: ...
     @overload
-    def __get__(self, processor: Processor, owner: type) -> HeldMap: ...
-    def __get__(self, processor: Processor | None, owner: type) -> DeclaredMap | HeldMap:
+    def __get__(self, processor: HoldsStates, owner: type) -> HeldMap: ...
+    def __get__(self, processor: HoldsStates | None, owner: type) -> DeclaredMap | HeldMap:
         return self if processor is None else processor.held_state(self.name)
 
     @property

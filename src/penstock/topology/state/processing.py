@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
-from penstock.topology.schema import schema_text, type_text
+from penstock.schema import schema_text, type_text
 from penstock.topology.state.declared import Declared, states_of
 from penstock.topology.state.on_spark import SparkProcessor
 from penstock.topology.state.processor import Processor

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import Location, PenstockError
 from penstock.failing import OperatorFailure, failure
-from penstock.topology.schema import schema_text, type_text
+from penstock.schema import schema_text, type_text
 from penstock.topology.state.held import moment
 from penstock.topology.state.processor import Processor
 from penstock.topology.state.values import fitting

@@ -12,7 +12,7 @@ from penstock.channels.segments import SegmentStore
 from penstock.engine.executor.instance import in_handy_batches
 from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.shares import Descriptor, Piece, Spread
-from penstock.topology.schema import common_schema
+from penstock.schema import common_schema
 
 STRICT = pa.schema(
     [

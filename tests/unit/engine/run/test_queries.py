@@ -79,7 +79,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     made.happened = lambda kind, reason, *more: made.told.append(kind)
     made.queries = Queries(made)
-    made.gates = Gates(made)
+    made.gates = Gates(made.queries)
     made.query = lambda name: made.queries.by_operator[name]
     made.queries.start_all()
     made.queries.let_all_in()

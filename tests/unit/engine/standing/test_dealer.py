@@ -300,16 +300,38 @@ def test_bundles_that_wait_do_not_wake_each_other() -> None:
     assert sorted(taken) == [[0, 10], [10, 15]], "who has work hands the watch over to who has none"
 
 
+def shares_of(rows: int, per_row: float | None) -> list[int]:
+    """How many rows each of two bundles that wait gets in its turn, where a row is so many seconds of work."""
+    supply = Rows(rows)
+    dealer, _, _ = dealer_of(supply, most=1_000_000)
+    one, two = served(dealer, ONE, TWO)
+    found = []
+    for standing, other in ((one, two), (two, one)):
+        if supply.available():
+            standing.pacer.per_row, other.asks = per_row, other.work is None
+            start, stop = rows_of(dealer, standing)
+            found.append(stop - start)
+    return found
+
+
+def test_bundles_share_what_is_there_if_that_is_worth_it() -> None:
+    assert shares_of(2_000, per_row=1e-6) == [2_000], "2 ms of work"
+    assert shares_of(20_000, per_row=1e-6) == [10_000, 10_000]
+    assert shares_of(40, per_row=0.002) == [20, 20], "few rows, and much work"
+    assert shares_of(200, per_row=None) == [200], "nobody knows how much work they are"
+
+
 def test_few_rows_go_to_all_bundles_in_turn() -> None:
     rows = Rows(0)
     dealer, _, channels = dealer_of(rows)
     bundles = [Bundle(Slot(name, 0), 1) for name in "abc"]
     took: list[str] = []
+    quick = tuple(replace(one, busy=1e-5) for one in report())
 
     def work(standing: Standing) -> None:
         while (dealt := dealer.take(standing)) is not None:
             took.append(dealt.share.bundle.slot.machine)
-            done(dealer, standing, report())
+            done(dealer, standing, quick)
 
     threads = [in_background(lambda one=one: work(one)) for one in served(dealer, *bundles)]  # type: ignore[misc]
     for count in range(1, 13):

@@ -23,18 +23,16 @@ def driver() -> Driver:
     return Driver()
 
 
-def linger_of(
-    driver: Driver, latency: float = 0.05, cores: float = 0.5, longest: float = 0.25, hops: int = 5
-) -> Linger:
-    return Linger(latency, cores, longest, lambda: hops, lambda: driver.worked, lambda: driver.now)
+def linger_of(driver: Driver, latency: float = 0.05, cores: float = 0.5, longest: float = 0.25) -> Linger:
+    return Linger(latency, cores, longest, lambda: driver.worked, lambda: driver.now)
 
 
-@pytest.mark.parametrize(("hops", "seconds"), [(0, 0.025), (1, 0.025), (2, 0.0125), (5, 0.005), (20, 0.005)])
-def test_rows_linger_on_their_way_for_half_of_the_latency(driver: Driver, hops: int, seconds: float) -> None:
-    linger = linger_of(driver, hops=hops)
+def test_rows_linger_where_they_come_in_for_half_of_the_latency_and_hardly_behind_that(driver: Driver) -> None:
+    linger = linger_of(driver)
     for _ in range(10):
         driver.works(0.3)
-        assert linger.seconds() == pytest.approx(seconds)
+        assert linger.at_source() == pytest.approx(0.025)
+        assert linger.at_hop() == pytest.approx(0.002)
 
 
 def test_batches_get_longer_while_the_driver_works_too_much_and_shorter_again_later(driver: Driver) -> None:
@@ -42,32 +40,32 @@ def test_batches_get_longer_while_the_driver_works_too_much_and_shorter_again_la
     found = []
     for cores in (1.0, 1.0, 1.0):
         driver.works(cores)
-        found.append(linger.seconds())
-    assert found == pytest.approx([0.01, 0.02, 0.04])
+        found.append(linger.at_source())
+    assert found == pytest.approx([0.05, 0.1, 0.2])
     driver.works(0.45)
-    assert linger.seconds() == pytest.approx(0.04), "near what it may be, nothing changes"
+    assert linger.at_source() == pytest.approx(0.2), "near what it may be, nothing changes"
     for _ in range(20):
         driver.works(0.1)
-        found.append(linger.seconds())
+        found.append(linger.at_source())
     assert found[3:] == sorted(found[3:], reverse=True)
-    assert found[-1] == pytest.approx(0.005)
+    assert found[-1] == pytest.approx(0.025)
 
 
 def test_rows_never_linger_longer_than_is_allowed(driver: Driver) -> None:
     linger = linger_of(driver)
     for _ in range(20):
         driver.works(2.0)
-        linger.seconds()
-    assert linger.seconds() == 0.25
+        linger.at_source()
+    assert linger.at_source() == linger.at_hop() == 0.25
 
 
 def test_a_latency_that_asks_for_more_than_is_allowed_is_kept(driver: Driver) -> None:
     linger = linger_of(driver, latency=10.0)
     driver.works(2.0)
-    assert linger.seconds() == pytest.approx(1.0)
+    assert linger.at_source() == pytest.approx(5.0)
 
 
 def test_a_moment_says_nothing(driver: Driver) -> None:
     linger = linger_of(driver)
     driver.works(5.0, MEASURE_SECONDS / 2)
-    assert linger.seconds() == pytest.approx(0.005)
+    assert linger.at_source() == pytest.approx(0.025)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.message.failures import as_named_error, named_error
-from penstock.engine.message.refusals import explained, refused_by_spark, state_outside_keyed
+from penstock.engine.spark.failures import as_named_error, named_error
+from penstock.engine.spark.refusals import explained, refused_by_spark, state_outside_keyed
 from penstock.errors import Location
 from penstock.topology import Keyed, Map, parse_schema
 

@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from penstock.channels.database import Database
-from penstock.engine.message.failures import tells_of_a_full_disk
+from penstock.engine.spark.failures import tells_of_a_full_disk
 from penstock.errors import PenstockError
 
 #: As they came on a full tmpfs: pyarrow through Spark, Spark's own files, Python.

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import Location, PenstockError
+from penstock.schema import common_schema
 from penstock.topology import parse_schema, same_schema, schema_text
-from penstock.topology.schema import common_schema
 
 HERE = Location("user.py", 7)
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
-from penstock.engine.message import failures
+from penstock.engine.spark import failures
 
 
 class Context:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
-from penstock.engine.message.refusals import explained
+from penstock.engine.spark.java_errors import SparkError
+from penstock.engine.spark.refusals import explained
 from penstock.errors import PenstockError
 from penstock.failing import found_in, line_of
 
@@ -67,7 +67,7 @@ def named_error(operator: Operator, error: Exception) -> PenstockError:
         return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
     if isinstance(error, PySparkException) and (refused := explained(operator, str(error))):
         return refused
-    if isinstance(error, PySparkException | Py4JError):
+    if isinstance(error, SparkError):
         return as_named_error(operator, str(error), line_of(error))
     return PenstockError(
         "OPERATOR_FAILED",

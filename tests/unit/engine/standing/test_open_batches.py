@@ -1,0 +1,134 @@
+"""Open batches: dealt in shares, published in order, put back when a bundle is gone, or cut anew if none can come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.channels.records import NewSegment
+from penstock.cluster.model import Slot
+from penstock.engine.message.shares import Bundle, Share
+from penstock.engine.query.feeds import Batch
+from penstock.engine.query.pacing import Pacer
+from penstock.engine.standing.batches import CutBatch, Standing
+from penstock.engine.standing.open_batches import OpenBatches
+from penstock.engine.standing.roster import Roster
+from penstock.monitor.report import BundleReport
+
+ONE, TWO = Bundle(Slot("a", 0), 1), Bundle(Slot("b", 0), 1)
+
+
+class Supply:
+    def __init__(self, any_bundle: bool) -> None:
+        self.any_bundle = any_bundle
+        self.went_back: list[Mapping[str, Any] | None] = []
+
+    def go_back(self, ends: Mapping[str, Any] | None) -> None:
+        self.went_back.append(ends)
+
+
+def cut(*bundles: Bundle, end: int) -> CutBatch:
+    return CutBatch(Batch({}, 10), tuple(Share(bundle) for bundle in bundles), {"0": end})
+
+
+def opened(any_bundle: bool) -> tuple[OpenBatches, Supply, Roster, list[Standing]]:
+    roster, supply = Roster(), Supply(any_bundle)
+    batches = OpenBatches(roster, first=7)
+    batches.supply = supply  # type: ignore[assignment]
+    lock = threading.RLock()
+    lock.acquire()
+    stands = [
+        Standing(1, index, bundle, Pacer(0.05, 10, 10), threading.Condition(lock))
+        for index, bundle in enumerate((ONE, TWO))
+    ]
+    for one in stands:
+        roster.sit(one)
+    roster.serve(1, (ONE, TWO))
+    return batches, supply, roster, stands
+
+
+def report(*segments: NewSegment) -> tuple[BundleReport, ...]:
+    empty = BundleReport("a/0", 1, 0, None, "", 0, 1, 0, {}, 0.01, 0.01, 0.0, 0.01, 0.0, 0.0)
+    return (replace(empty, segments=segments),)
+
+
+def test_what_is_for_anyone_goes_to_who_asks_and_back_to_the_front() -> None:
+    batches, _, _, (one, two) = opened(any_bundle=True)
+    batches.deal(cut(ONE, end=10), 1, (ONE,), 0.0)
+    batches.deal(cut(ONE, end=20), 1, (ONE,), 0.0)
+    dealt = batches.take(one, 3.0)
+    assert dealt is not None
+    assert (dealt.batch.number, one.work, one.taken_at) == (7, dealt, 3.0)
+    batches.put_back(one)
+    assert one.work is None
+    again = batches.take(two, 4.0)
+    assert again is dealt
+    assert again.share.bundle == TWO, "it is the share of who takes it"
+
+
+def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
+    batches, _, _, (one, two) = opened(any_bundle=True)
+    for end in (10, 20):
+        batches.deal(cut(ONE, end=end), 1, (ONE,), 0.0)
+    first, second = batches.take(one, 0.0), batches.take(two, 0.0)
+    assert first is not None
+    assert second is not None
+    second.batch.reports[0] = report()
+    assert batches.complete() == []
+    first.batch.reports[0] = report()
+    assert batches.complete() == [first.batch, second.batch]
+    batches.published()
+    assert batches.oldest is second.batch
+    assert len(batches) == 1
+
+
+def test_what_is_written_and_not_published_is_known_by_channel() -> None:
+    batches, _, _, (one, _) = opened(any_bundle=True)
+    batches.deal(cut(ONE, end=10), 1, (ONE,), 0.0)
+    dealt = batches.take(one, 0.0)
+    assert dealt is not None
+    here, there = (NewSegment(name, f"{name}/1.arrow", 10, 100, "a/0", 0.0, 0.0) for name in ("here", "there"))
+    dealt.batch.reports[0] = report(here, there)
+    assert batches.unpublished("here", last=None) == [here]
+    assert batches.unpublished("here", last=7) == []
+
+
+def test_what_is_for_a_bundle_that_is_gone_waits_for_its_seat_until_another_turn_is_served() -> None:
+    batches, supply, roster, (one, two) = opened(any_bundle=False)
+    batches.deal(cut(ONE, TWO, end=10), 1, (ONE, TWO), 0.0)
+    assert batches.take(one, 0.0)
+    assert batches.take(two, 0.0)
+    roster.leave(two, 0.0)
+    batches.put_back(two)
+    assert batches.waits_for([two.seat])
+    assert not batches.waits_for([one.seat])
+    generation = batches.generation
+    roster.serve(2, (ONE,))
+    batches.serve()
+    assert batches.generation > generation, "what is being cut is for bundles that leave"
+    assert len(batches) == 0
+    assert one.work is None
+    assert supply.went_back == [None], "the next batch begins where the newest published one ended"
+    batches.deal(cut(ONE, end=10), 2, (ONE,), 0.0)
+    assert batches.oldest is not None
+    assert batches.oldest.number == 7, "it has the number of the one that was dropped"
+
+
+def test_the_silences_over_what_was_dropped_count_until_it_is_published() -> None:
+    batches, _, roster, (one, _) = opened(any_bundle=False)
+    batches.deal(cut(ONE, end=10), 1, (ONE,), 0.0)
+    dealt = batches.take(one, 0.0)
+    assert dealt is not None
+    dealt.silences = 2
+    roster.serve(2, (ONE,))
+    batches.put_back(one)  # nobody will come to this seat again
+    for silences in (2, 0):
+        batches.deal(cut(ONE, end=10), 2, (ONE,), 0.0)
+        new = Standing(2, 0, ONE, one.pacer, one.woken)
+        found = batches.take(new, 0.0)
+        assert found is not None
+        assert found.silences == silences
+        found.batch.reports[0] = report()
+        batches.published()
