@@ -45,8 +45,8 @@ class Timeline:
 
     def points(self, start: float, stop: float, step: float = 1.0) -> list[ThroughputPoint]:
         """Rows a second at all sinks together, in steps; a point at t is for the step before it. The points end
-        where the next batch of a sink is still under way: its rows are not known yet, and are not 0. In the same way they
-        begin where batches are remembered."""
+        where the next batch of a sink is still under way: its rows are not known yet, and are not 0. They begin where
+        batches are remembered, for the same reason."""
         with self._lock:
             published = {name: list(batches) for name, batches in self._published.items()}
             start = max(start, self._forgotten)

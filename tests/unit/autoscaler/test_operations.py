@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from fake_steering import PROPOSAL
@@ -191,9 +192,9 @@ def test_operations_that_are_over_are_remembered_for_a_while_and_let_go_of_what_
         """Something large."""
 
     work.free.set()
-    view, last = View(), submit(operations)
+    view = View()
     gone = weakref.ref(view)
-    last = operations.submit("scale-out", {}, lambda view=view: PROPOSAL if view else PROPOSAL)
+    last = operations.submit("scale-out", {}, partial(lambda _: PROPOSAL, view))
     del view
     assert operations.wait(last, WAIT)
     gc.collect()

@@ -58,8 +58,8 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def threads(count: int) -> ThreadPoolExecutor:
-    """At least so many threads, which run instances and stay for the next share. There is one pool, with as many threads
-    as the largest share of this worker needed: a pool that a larger share has no use for ends. A worker does one share
+    """At least so many threads, which run instances and stay for the next share. There is one pool, with as many as the
+    largest share of this worker needed: a pool that a larger share has no use for ends. A worker does one share
     after the other, so nothing runs in a pool that ends."""
     if count > max(_pools, default=0):
         for smaller in _pools.values():

@@ -1,4 +1,4 @@
-"""How many idle Python workers an executor keeps: enough for its micro-batches, and not one for every turn there was."""
+"""How many idle Python workers an executor keeps: enough for its micro-batches, and not one for every turn."""
 
 from __future__ import annotations
 
