@@ -84,7 +84,8 @@ class SparkInternals:
     @functools.cached_property
     def warming_session(self) -> SparkSession:
         """The session of all queries that warm executors. A session that has run a query stays for ever among those
-        that hear of queries (StreamingQueryListenerBus): one for every machine that comes would add up."""
+        that hear of queries (StreamingQueryListenerBus): one for every machine that comes would add up. The
+        copy of its session that Spark makes for each query stays too. This halves what stays, and does not end it."""
         return self.spark.newSession()
 
     # Executors
