@@ -15,8 +15,9 @@ import psutil
 MB = 1 << 20
 #: More than a catalog has in which nothing was published yet.
 FIRST_ROWS = 60
-#: The kinds of series: grows by percent (memory, sizes), or not at all (things that are counted), or only shown.
-MEMORY, COUNTED, SHOWN = "memory", "counted", "shown"
+#: The kinds of series: may grow by percent (memory, sizes), by percent or by a little (sizes of which there is little),
+#: not at all (things that are counted), or is only shown.
+MEMORY, SMALL, COUNTED, SHOWN = "memory", "small", "counted", "shown"
 HEAP = "driver JVM heap after a collection, MB"
 SERIES = {
     "driver Python, MB": MEMORY,
@@ -39,7 +40,8 @@ SERIES = {
     "other files of the state": COUNTED,
     "state without statistics, MB": MEMORY,
     "statistics, MB": SHOWN,  # they are kept for hours by design
-    "logs and scratch files, MB": MEMORY,
+    "logs, MB": SMALL,
+    "scratch files, MB": SMALL,
     "temporary files": COUNTED,
 }
 
@@ -126,21 +128,19 @@ class Probe:
     def _files(self) -> dict[str, float]:
         by_part: dict[str, int] = {}
         sizes: dict[str, int] = {}
-        for file in _files_below(self.state):
-            part = file.relative_to(self.state).parts[0]
-            kind = "statistics" if part.startswith("statistics") else part
-            kind = kind if kind in ("checkpoints", "segments", "statistics", "cluster", "logs") else "other"
+        for file, size in _sizes_below(self.state):
+            kind = _kind_of(file.relative_to(self.state))
             by_part[kind] = by_part.get(kind, 0) + 1
-            sizes[kind] = sizes.get(kind, 0) + _size(file)
-        scratch = sizes.pop("cluster", 0) + sizes.pop("logs", 0)
-        statistics = sizes.pop("statistics", 0)
+            sizes[kind] = sizes.get(kind, 0) + size
+        logs, scratch, statistics = (sizes.pop(kind, 0) for kind in ("logs", "scratch", "statistics"))
         return {
             "files of checkpoints": by_part.get("checkpoints", 0),
             "files of segments": by_part.get("segments", 0),
             "other files of the state": by_part.get("other", 0),
             "state without statistics, MB": sum(sizes.values()) / MB,
             "statistics, MB": statistics / MB,
-            "logs and scratch files, MB": scratch / MB,
+            "logs, MB": logs / MB,
+            "scratch files, MB": scratch / MB,
             "temporary files": sum(1 for _ in _files_below(self.temporary)),
         }
 
@@ -153,6 +153,29 @@ def _files_below(folder: Path) -> Iterator[Path]:
                 yield from _files_below(one)
             elif one.exists():
                 yield one
+
+
+def _sizes_below(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Every file once, with its size: RocksDB links a file into every snapshot that has it."""
+    seen: set[tuple[int, int]] = set()
+    for file in _files_below(folder):
+        try:
+            found = file.lstat()
+        except OSError:
+            continue
+        if (identity := (found.st_dev, found.st_ino)) not in seen:
+            seen.add(identity)
+            yield file, found.st_size
+
+
+def _kind_of(file: Path) -> str:
+    """What a file of the state folder is for; `file` begins there."""
+    first, *more = file.parts
+    if first == "cluster":  # executors work in scratch, and everything else there is what daemons and executors print
+        return "scratch" if more[:1] == ["scratch"] else "logs"
+    if first.startswith("statistics"):
+        return "statistics"
+    return first if first in ("checkpoints", "segments", "logs") else "other"
 
 
 def _size(file: Path) -> int:
@@ -181,8 +204,10 @@ def _memory(process: psutil.Process) -> float:
 
 
 def _own_memory(process: psutil.Process) -> float:
-    """What goes when the process goes: not what it shares with those that it was forked from, nor mapped segments."""
+    """The fair share that a process has of the memory that it maps (PSS): a page that several map counts in parts that
+    add up to one. So the sum over forked processes is what they take together, and it does not jump when one of them
+    ends, as the sum of what is theirs alone (USS) does. Mapped segments and libraries are in it."""
     try:
-        return process.memory_full_info().uss / MB
+        return process.memory_full_info().pss / MB
     except psutil.Error:
         return 0.0

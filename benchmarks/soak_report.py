@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from results import Bar
-from soak_probe import COUNTED, HEAP, MEMORY, SERIES
+from soak_probe import COUNTED, HEAP, MEMORY, SERIES, SMALL
 from soak_trend import LEAST_BINS, Point, Trend, trend_of
 
-SAMPLE_SECONDS, CHANGE_SECONDS, HEAP_SECONDS = 10.0, 60.0, 60.0
+SAMPLE_SECONDS, CHANGE_SECONDS = 10.0, 60.0
 WARM_UP_MINUTES = 10.0
 #: One a minute; after the last everything is as it was before the first. Storm's default moves instances and adds none:
 #: Stela gives instances to a new machine and keeps them when a machine goes, and what is counted would grow with them.
@@ -24,9 +24,17 @@ CHANGES = (
     ("set-instances count 2",),
 )
 CYCLE = CHANGE_SECONDS * len(CHANGES)
+#: Reading the heap has the driver collect its garbage, and then Spark deletes the files of old shuffles. Spark itself
+#: has the driver collect every five minutes (session.py): if the soak did so much more often, it would hide files that
+#: pile up. One reading a cycle is enough for a trend, which has one point a cycle in any case.
+HEAP_SECONDS = CYCLE
 #: Shorter soaks are looks: growth cannot be told from what comes and goes within a cycle.
 LEAST_MINUTES = WARM_UP_MINUTES + LEAST_BINS * CYCLE / 60
 MOST_PERCENT, LEAST_DONE_PERCENT = 2.0, 80.0
+#: What logs and scratch files may grow by in an hour if that is more than `MOST_PERCENT`: there is about a MB of them,
+#: of which 2% is less than what one change writes into a log. Penstock's log and those of executors are cut at some MB;
+#: those of the daemons and of the driver's JVM are not, and have some lines a change.
+MOST_MB = 0.5
 DONE = "done"
 
 
@@ -93,6 +101,9 @@ def growth_bars(trends: Mapping[str, Trend], without: Sequence[str]) -> list[Bar
         trend = trends[name]
         if kind == MEMORY:
             bars.append(Bar(f"soak: {name}: growth in % an hour", trend.percent_an_hour, MOST_PERCENT, True))
+        elif kind == SMALL:
+            most = max(MOST_MB, MOST_PERCENT / 100 * trend.middle)
+            bars.append(Bar(f"soak: {name}: growth an hour", trend.an_hour, most, True))
         elif kind == COUNTED:
             what = f"soak: {name}: sure growth an hour (estimate {trend.an_hour:+.2f})"
             bars.append(Bar(what, max(trend.surely_an_hour, 0.0), 0, True))

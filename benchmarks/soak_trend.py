@@ -11,6 +11,8 @@ Point = tuple[float, float]
 #: Of the normal distribution, for 95% on both sides.
 SURE = 1.96
 LEAST_BINS = 5
+#: A series is measured once a cycle if its points are this part of a cycle apart, or more.
+ONCE = 0.9
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,13 @@ def rise(binned: Sequence[Point]) -> float:
 
 
 def medians(points: Sequence[Point], cycle: float) -> list[Point]:
-    """One point a cycle; of shorter parts where there are too few cycles."""
+    """One point a cycle; of shorter parts where there are too few cycles. A series that was measured once a cycle is as
+    it is: measured a moment sooner or later, a point would fall into the cycle of another."""
     if not points:
         return []
     first, last = points[0][0], points[-1][0]
+    if len(points) > 1 and (last - first) / (len(points) - 1) >= ONCE * cycle:
+        return list(points)
     width = min(cycle, (last - first) / LEAST_BINS) or 1.0
     bins: dict[int, list[Point]] = {}
     for at, value in points:

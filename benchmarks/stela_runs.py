@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 import time
@@ -173,7 +174,7 @@ class _Operation:
         self.times = times
         self.wanted = wanted
         self.rules = Rules.of(run.settings)
-        self.timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
+        self.timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks}, math.inf)
         run.listen(lambda report: self.timeline.add(report.operator, report.finished, report.rows_in))
 
     def carry_out(self, decide: Decide, corrects: bool) -> Result:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from catalog_samples import QUICK, new
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.database import Database, Retries
+from penstock.channels.database import JOURNAL_BYTES, Database, Retries
 from penstock.errors import PenstockError
 
 
@@ -67,6 +67,23 @@ def test_an_sqlite_that_stays_busy_has_a_named_error(sqlite_path: Path, monkeypa
         catalog.publish("read", 0, [new("a")], "{}", {})
     assert caught.value.name == "CATALOG_UNREACHABLE"
     other.close()
+    catalog.close()
+
+
+def test_the_log_of_an_sqlite_does_not_stay_as_large_as_it_ever_was(sqlite_path: Path) -> None:
+    catalog = Catalog.open(f"sqlite:///{sqlite_path}", "words", retries=QUICK)
+    log = sqlite_path.with_name(f"{sqlite_path.name}-wal")
+    reader = sqlite3.connect(sqlite_path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    for number in range(8):  # the reader keeps it from being emptied
+        catalog.set_meta(f"large-{number}", str(number) * (1 << 20))
+    assert log.stat().st_size > 2 * JOURNAL_BYTES
+    reader.execute("ROLLBACK")
+    for number in range(3):
+        catalog.set_meta("small", str(number))
+    assert log.stat().st_size <= JOURNAL_BYTES + (64 << 10)
+    reader.close()
     catalog.close()
 
 

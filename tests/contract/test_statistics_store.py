@@ -500,6 +500,19 @@ def test_decisions_go_on_where_an_earlier_run_ended(store: StatisticsStore, open
     assert [one.id for one in later.since(1)] == [2]
 
 
+def test_few_decisions_stay_in_memory_and_a_late_verdict_hides_none(store: StatisticsStore) -> None:
+    log = DecisionLog(store, kept=3)
+    for second in range(1, 9):
+        log.enter(decision(second))
+    assert [one.id for one in log.since(0)] == list(range(1, 9)), "nothing is written yet"
+    log.flush()
+    late = log.enter(decision(2, "as expected", 2))
+    assert [one.id for one in log.since(0)] == list(range(1, 9))
+    assert [one.id for one in log.since(1)] == list(range(2, 9))
+    assert log.since(1)[0] == late
+    assert len(log._recent) == 3
+
+
 def test_decisions_of_other_topologies_are_others_business(store: StatisticsStore, open_store: Open) -> None:
     for one in (store, open_store("other")):
         log = DecisionLog(one)

@@ -44,7 +44,27 @@ def test_a_count_that_grows_now_and_then_is_missed_and_its_line_has_the_estimate
     assert bar.name.startswith(f"soak: {THREADS}: sure growth an hour (estimate +3.3")
 
 
-@pytest.mark.parametrize("left", [0, 10])
+@pytest.mark.parametrize(("megabytes", "more", "met"), [(1.0, 0.4, True), (1.0, 0.6, False), (100.0, 1.5, True)])
+def test_logs_may_grow_by_two_percent_or_half_a_megabyte(megabytes: float, more: float, met: bool) -> None:
+    measured = an_hour()
+    measured.points["logs, MB"] = [(at, megabytes + more * at / 3600) for at, _ in measured.points["logs, MB"]]
+    assert (missed(measured) == []) == met
+
+
+def test_the_heap_is_read_as_rarely_as_spark_collects_and_has_a_trend() -> None:
+    assert HEAP_SECONDS >= 300
+    measured = an_hour()
+    late = [0.0, 3.1, 0.2, 7.9, 0.1, 5.0, 0.3, 0.1, 4.0, 0.2]
+    measured.points[HEAP] = [
+        (at + wait, 100 + at / 600) for (at, _), wait in zip(measured.points[HEAP], late, strict=True)
+    ]
+    assert len(measured.counted(HEAP)) == 8
+    [bar] = missed(measured)
+    assert bar.name == f"soak: {HEAP}: growth in % an hour"
+    assert bar.figure == pytest.approx(5.8, abs=0.2)
+
+
+@pytest.mark.parametrize("left", [0, 4])
 def test_a_series_that_was_not_measured_is_missed_by_name(left: int) -> None:
     measured = an_hour()
     measured.points[HEAP] = measured.points[HEAP][:left]

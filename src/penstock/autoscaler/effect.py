@@ -14,6 +14,8 @@ from penstock.running.topology import Events, Identity, Measurements
 
 #: The actions whose effect is measured.
 MEASURED = ("scale-out", "scale-in", "set-instances")
+#: Of an operation that takes longer, less is known of the time before it.
+LONGEST_OPERATION = 300.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Effects:
 
     def __init__(self, run: MeasuredTopology) -> None:
         self._run = run
-        self._timeline = Timeline({sink.name: sink.weight for sink in run.definition.sinks})
+        weights = {sink.name: sink.weight for sink in run.definition.sinks}
+        # Asked for are the seconds before an operation, the operation, and the seconds after it.
+        self._timeline = Timeline(weights, LONGEST_OPERATION + 2 * run.settings.measure_seconds)
         self._lock = threading.Lock()
         self._pending: dict[int, tuple[Alarm, EndedOperation]] = {}
         run.listen(lambda report: self._timeline.add(report.operator, report.finished, report.rows_in))

@@ -19,8 +19,8 @@ from penstock.plans.enacting import Outcome, Status
 
 #: How many operations may wait behind the one that is carried out: more of them are the mistake of a program.
 MOST_WAITING = 16
-#: How many operations are remembered.
-KEPT = 200
+#: How many operations are remembered: each with its plan and what became of it. The event log has all of them.
+KEPT = 50
 #: A person, or a program of theirs.
 SOMEBODY = "somebody"
 #: Makes the proposal of an operation: called when the operation is checked, and again when its turn comes.
@@ -258,7 +258,12 @@ class Operations:
 
     def _end(self, operation: Operation, state: Fate) -> None:
         operation.state, operation.ended_at = state, self._clock()
+        operation.propose = _over  # what it was made with, a view of everything, need not stay as long as the operation
         self._changed.notify_all()
+
+
+def _over() -> Proposal:
+    raise RuntimeError("an operation that is over proposes nothing")
 
 
 def _internal(problem: Exception) -> PenstockError:

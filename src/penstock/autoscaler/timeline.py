@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 from collections import deque
@@ -10,31 +11,45 @@ from itertools import pairwise
 
 from penstock.autoscaler.throughput_change import ThroughputPoint
 
-#: How many batches of a sink are remembered: an hour, at one batch a second.
-KEPT = 3600
+#: Batches that come within so many seconds of the one before are remembered as one. Bundles that stand publish dozens a
+#: second, and the points are a second apart.
+TOGETHER = 0.25
 #: A sink's next batch counts as under way, and not as missing, for so many times the usual gap between two batches.
 PATIENCE = 2.0
 
 
 class Timeline:
-    """The batches of all sinks. Any thread may add one."""
+    """The last batches of all sinks. Any thread may add one."""
 
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        """`weights` has every sink, with how much a row counts there."""
+    def __init__(self, weights: Mapping[str, float], seconds: float) -> None:
+        """`weights` has every sink, with how much a row counts there. Batches are remembered for so many seconds."""
         self._weights = dict(weights)
+        self._seconds = seconds
         self._lock = threading.Lock()
-        self._published: dict[str, deque[tuple[float, int]]] = {name: deque(maxlen=KEPT) for name in weights}
+        self._published: dict[str, deque[tuple[float, int]]] = {name: deque() for name in weights}
+        #: The newest batch that is forgotten ended here.
+        self._forgotten = -math.inf
 
     def add(self, operator: str, at: float, rows: int) -> None:
-        if operator in self._published:
-            with self._lock:
-                self._published[operator].append((at, rows))
+        if operator not in self._published:
+            return
+        with self._lock:
+            batches = self._published[operator]
+            if len(batches) > 1 and at - batches[-2][0] < TOGETHER:
+                last, before = batches[-1]
+                batches[-1] = max(at, last), before + rows
+            else:
+                batches.append((at, rows))
+            while batches[0][0] < at - self._seconds:
+                self._forgotten = max(self._forgotten, batches.popleft()[0])
 
     def points(self, start: float, stop: float, step: float = 1.0) -> list[ThroughputPoint]:
         """Rows a second at all sinks together, in steps; a point at t is for the step before it. The points end
-        where the next batch of a sink is still under way: its rows are not known yet, and are not 0."""
+        where the next batch of a sink is still under way: its rows are not known yet, and are not 0. They begin where
+        batches are remembered, for the same reason."""
         with self._lock:
             published = {name: list(batches) for name, batches in self._published.items()}
+            start = max(start, self._forgotten)
         stop = min([stop, *(known_until(batches, stop) for batches in published.values())])
         rates = [rates_of(batches, start, stop, step) for batches in published.values()]
         weights = self._weights.values()

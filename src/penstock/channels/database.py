@@ -28,6 +28,8 @@ _CREATION_LOCK = 7_365_707_736
 _VERSION_KEY = "schema_version"
 #: How long SQLite waits for a lock of another process.
 BUSY_SECONDS = 10
+#: How large SQLite's log may stay: what it writes before it moves pages into the database itself, a thousand of 4 KB.
+JOURNAL_BYTES = 4 << 20
 CONNECT_SECONDS = 5
 #: SQLSTATEs of problems that may pass: a lost connection, a deadlock, a server that restarts or lacks something.
 _PASSING_STATES = ("08", "40", "53", "57P")
@@ -255,6 +257,8 @@ def _sqlite(url: sa.URL, synchronous: Synchronous, content: DatabaseContent) -> 
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
+        # A reader that takes its time lets the log grow, and by default the file stays as large as it ever was.
+        connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:

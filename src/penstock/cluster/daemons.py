@@ -21,6 +21,12 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Executors run for long and do work, so the compiler stays; their heaps are small, and a slot is often one core.
 EXECUTOR_JVM = "-XX:+UseSerialGC"
 DECOMMISSION = "-Dspark.decommission.enabled=true"
+#: Workers write down what their executors print, and keep the newest of it: by default all of it, for ever.
+EXECUTOR_LOGS = {
+    "spark.executor.logs.rolling.strategy": "size",
+    "spark.executor.logs.rolling.maxSize": str(1 << 20),
+    "spark.executor.logs.rolling.maxRetainedFiles": "3",
+}
 #: The daemons say where they listen at INFO; everything else, executors too, would fill the disk at that level.
 LOG4J = """\
 rootLogger.level = warn
@@ -128,7 +134,7 @@ def write_conf(work_dir: Path, pages: Pages) -> None:
     (conf / "log4j2.properties").write_text(LOG4J)
     shared = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
     _write_secrets(driver_properties(work_dir), shared)
-    _write_secrets(daemon_properties(work_dir), shared | pages.properties())
+    _write_secrets(daemon_properties(work_dir), shared | pages.properties() | EXECUTOR_LOGS)
 
 
 def _write_secrets(file: Path, properties: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from penstock.cluster import addresses, daemons
 from penstock.cluster.binding import assign_slots
+from penstock.cluster.executor_folders import forget_gone
 from penstock.cluster.ground import Ground, Loopback
 from penstock.cluster.java import check_java
 from penstock.cluster.model import Cluster, ComingMachines, Machine, Slot
@@ -42,6 +43,15 @@ GRACE_SECONDS = 3.0
 MOST_RESTARTS, RESTART_WINDOW = 6, 60.0
 #: Spark refuses less: one and a half times the 300 MB that it keeps for itself.
 LEAST_MEMORY_MB = 450
+#: Spark would take one of each kind for every task thread, up to 8, and start it with the connection that needs it: for
+#: a slot of a core or two these are too many, and a machine that comes after an hour would still make new ones. Only
+#: executors have the first two; the threads that carry blocks cannot be set for executors alone.
+NETWORK_THREADS = {
+    "spark.executor.rpc.io.serverThreads": "2",
+    "spark.executor.rpc.io.clientThreads": "2",
+    "spark.shuffle.io.serverThreads": "2",
+    "spark.shuffle.io.clientThreads": "2",
+}
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,8 @@ class StandaloneCluster:
         self.work_dir = self.work_dir.absolute()
         self._master: GuardedProcess | None = None
         self._ports: daemons.Ports | None = None
+        #: The master that is known to listen.
+        self._listening: GuardedProcess | None = None
         self._pages = Pages.with_new_key()
         self._workers: dict[str, Worker] = {}
         #: Machines that are being removed: no longer part of the cluster, but processes still to be ended.
@@ -151,6 +163,7 @@ class StandaloneCluster:
             "spark.storage.decommission.enabled": "true",
             # An executor leaves only after a second look for blocks to hand over: by default 30 s after the first.
             "spark.storage.decommission.replicationReattemptInterval": "1s",
+            **NETWORK_THREADS,
         }
 
     def bind(self, list_executors: ListExecutors, deadline_seconds: float) -> dict[Slot, Executor | None]:
@@ -221,6 +234,7 @@ class StandaloneCluster:
             self.ground.leave(name)
             with self._lock:
                 self._leaving.pop(name, None)
+                forget_gone(self.work_dir, {*self._workers, *self._leaving})
 
     def tend(self) -> list[str]:
         """Start a master or worker again that has ended, as the init system of a real machine would. The application
@@ -237,7 +251,7 @@ class StandaloneCluster:
                     self._master.terminate(0)  # nothing is left to end but our line to its guard
                     self._master = self._launch_master(self._ports)
                 return done
-            if daemons.Ports.read(self._master.log.read_text(errors="replace")) is None:
+            if not self._master_listens(self._master):
                 return []  # a worker that finds no master tries again only after 5 to 15 s
             for host, worker in self._workers.items():
                 if not worker.process.alive and self._may_restart(host):
@@ -246,6 +260,13 @@ class StandaloneCluster:
                     worker.process.terminate(0)
                     self._workers[host] = Worker(worker.machine, self._launch_worker(host))
             return done
+
+    def _master_listens(self, master: GuardedProcess) -> bool:
+        """Whether a master has said where it listens. This is asked several times a second, and a log only grows: of a
+        master that has said it once, it is not read again."""
+        if self._listening is not master and daemons.Ports.read(master.log.read_text(errors="replace")) is not None:
+            self._listening = master
+        return self._listening is master
 
     def _may_restart(self, name: str) -> bool:
         """Whether a daemon may be started again: one that ends as soon as it is started has a reason that a restart
@@ -271,7 +292,7 @@ class StandaloneCluster:
                 process.terminate(GRACE_SECONDS)
             self._workers.clear()
             self._bound.clear()
-            self._master = self._ports = None
+            self._master = self._ports = self._listening = None
             if processes:
                 self._clear_scratch()
             self.ground.close()

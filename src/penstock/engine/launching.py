@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.cluster.choice import ATTACHED, ClusterChoice
+from penstock.cluster.choice import ATTACHED, LOCAL, LOCAL_SLOTS, ClusterChoice
 from penstock.engine.spark.host import SparkHost
+from penstock.engine.spark.idle_workers import MOST_IDLE, most_idle
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.topology import SparkTopology
 from penstock.settings import Settings
@@ -44,9 +45,8 @@ def launch(
     folder = StateFolder.hold(state)
     try:
         provider = choice.provider(len(definition.operators), settings, Path(folder.sub("cluster")))
-        host = SparkHost(
-            definition.name, provider, settings, Path(folder.sub("logs")), python_path, spark_conf, tell=tell
-        )
+        conf = {MOST_IDLE: str(idle_workers(definition, choice, settings)), **(spark_conf or {})}
+        host = SparkHost(definition.name, provider, settings, Path(folder.sub("logs")), python_path, conf, tell=tell)
         tell(f"{'connecting to' if choice.kind == ATTACHED else 'starting'} {choice}")
         with host:
             tell(f"starting {len(definition.operators)} queries")
@@ -55,3 +55,10 @@ def launch(
             tell("stopping Spark")
     finally:
         folder.release()
+
+
+def idle_workers(definition: TopologyDefinition, choice: ClusterChoice, settings: Settings) -> int:
+    """How many idle Python workers an executor of this cluster keeps for this topology."""
+    slots = (choice.slots or LOCAL_SLOTS) if choice.kind == LOCAL else 1
+    # Executors that somebody else has started may have too few threads for bundles to stand.
+    return most_idle(definition.operators, settings, slots=slots, may_stand=choice.kind != ATTACHED)

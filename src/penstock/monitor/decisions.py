@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-#: Decisions that stay in memory, and the most that may wait to be written.
+#: Decisions that stay in memory where there is no store, and the most that may wait to be written.
 KEPT = 1000
+#: Decisions that stay in memory where a store has the older ones.
+KEPT_BESIDE_STORE = 100
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class DecisionLog:
     """Any thread may call it. Entering never waits for the store; `flush` writes, which a thread in the background
     does."""
 
-    def __init__(self, store: DecisionStore | None = None, kept: int = KEPT) -> None:
+    def __init__(self, store: DecisionStore | None = None, kept: int | None = None) -> None:
         self._store = store
-        self._kept = kept
+        self._kept = kept or (KEPT if store is None else KEPT_BESIDE_STORE)
         #: The id of the newest decision.
         self.last = store.last_decision() if store is not None else 0
         self._lock = threading.Lock()
@@ -59,18 +61,21 @@ class DecisionLog:
             if not decision.id:
                 self.last += 1
                 decision = KeptDecision(decision.time, decision.verdict, decision.record, self.last)
-            for kept in (self._recent, self._unwritten) if self._store is not None else (self._recent,):
-                kept[decision.id] = decision
-                while len(kept) > self._kept:
-                    kept.popitem(last=False)
+            _keep(self._recent, decision, self._kept)
+            if self._store is not None:
+                _keep(self._unwritten, decision, KEPT)
         return decision
 
     def since(self, after: int = 0, limit: int = 1000) -> list[KeptDecision]:
-        """The first `limit` decisions above an id: from memory, or from the store where they are too old for that."""
+        """The first `limit` decisions above an id: from memory, or from the store where they are too old for that. What
+        is not written yet is in memory, however old it is, and is newer than what the store has."""
         with self._lock:
-            recent = {number: one for number, one in self._recent.items() if number > after}
+            kept = {**self._recent, **self._unwritten}
+            missing = self.last - after
+        recent = {number: one for number, one in kept.items() if number > after}
         stored: list[KeptDecision] = []
-        if self._store is not None and min(recent, default=self.last + 1) > after + 1:
+        # A verdict that came late is in memory, beside decisions that are much newer.
+        if self._store is not None and len(recent) < missing:
             stored = self._store.decisions(after, limit)
         found = {one.id: one for one in stored} | recent
         return [found[number] for number in sorted(found)][:limit]
@@ -89,3 +94,9 @@ class DecisionLog:
                 if self._unwritten.get(one.id) is one:
                     del self._unwritten[one.id]
         return len(waiting)
+
+
+def _keep(kept: OrderedDict[int, KeptDecision], decision: KeptDecision, most: int) -> None:
+    kept[decision.id] = decision
+    while len(kept) > most:
+        kept.popitem(last=False)

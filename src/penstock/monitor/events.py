@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from penstock.logs import LOGGER
 
-#: Events that stay in memory, and the most that may wait to be written.
+#: Events that stay in memory where there is no store, and the most that may wait to be written.
 KEPT = 10_000
+#: Events that stay in memory where a store has the older ones: who asks for those asks rarely.
+KEPT_BESIDE_STORE = 200
 
 
 class EventKind(StrEnum):
@@ -89,13 +91,14 @@ class EventLog:
     `record` never waits for the store and never fails because of it: events wait until somebody calls `flush`, which a
     thread in the background does."""
 
-    def __init__(self, store: EventStore | None = None, kept: int = KEPT) -> None:
+    def __init__(self, store: EventStore | None = None, kept: int | None = None, waiting: int = KEPT) -> None:
+        """`kept` events stay in memory, and `waiting` of them may wait to be written."""
         self._store = store
         #: The id of the newest event.
         self.last = store.last_event() if store is not None else 0
         self._recorded = threading.Condition()
-        self._recent: deque[Event] = deque(maxlen=kept)
-        self._unwritten: deque[Event] = deque(maxlen=kept)
+        self._recent: deque[Event] = deque(maxlen=kept or (KEPT if store is None else KEPT_BESIDE_STORE))
+        self._unwritten: deque[Event] = deque(maxlen=waiting)
         self._flushing = threading.Lock()
         self._listeners: list[Listener] = []
         #: Events that could not be written in time, and are in no store.
@@ -123,14 +126,14 @@ class EventLog:
         return lambda: self._forget(listener)
 
     def since(self, after: int, limit: int = 1000) -> list[Event]:
-        """The first `limit` events above an id: from memory, or from the store where they are too old for that."""
+        """The first `limit` events above an id: from memory, or from the store where they are too old for that. What is
+        not written yet is in memory, however old it is."""
         with self._recorded:
-            recent = [event for event in self._recent if event.id > after]
-            oldest = self._recent[0].id if self._recent else None
-        if self._store is not None and (oldest is None or oldest > after + 1):
-            stored = self._store.events(after, limit)
-            recent = stored + [event for event in recent if not stored or event.id > stored[-1].id]
-        return recent[:limit]
+            found = {event.id: event for event in (*self._unwritten, *self._recent) if event.id > after}
+            missing = self.last - after - len(found)
+        if self._store is not None and missing > 0:
+            found |= {event.id: event for event in self._store.events(after, limit)}
+        return [found[number] for number in sorted(found)[:limit]]
 
     def wait(self, after: int, timeout: float) -> bool:
         """Wait until there is an event above an id; whether there is one."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from fake_steering import PROPOSAL
 
-from penstock.autoscaler.operations import MOST_WAITING, Operation, Operations
+from penstock.autoscaler.operations import KEPT, MOST_WAITING, Operation, Operations
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.errors import PenstockError
@@ -180,3 +183,23 @@ def test_an_operation_that_never_was(operations: Operations) -> None:
     with pytest.raises(PenstockError) as error:
         operations.get(7)
     assert error.value.name == "NO_SUCH_OPERATION"
+
+
+def test_operations_that_are_over_are_remembered_for_a_while_and_let_go_of_what_they_were_made_with(
+    operations: Operations, work: Work
+) -> None:
+    class View:
+        """Something large."""
+
+    work.free.set()
+    view = View()
+    gone = weakref.ref(view)
+    last = operations.submit("scale-out", {}, partial(lambda _: PROPOSAL, view))
+    del view
+    assert operations.wait(last, WAIT)
+    gc.collect()
+    assert gone() is None
+    for _ in range(2 * KEPT):
+        last = submit(operations)
+        assert operations.wait(last, WAIT)
+    assert [one.id for one in operations.all()] == list(range(last.id - KEPT + 1, last.id + 1))

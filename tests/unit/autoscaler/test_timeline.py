@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.autoscaler.timeline import Timeline, rates_of
+from penstock.autoscaler.timeline import TOGETHER, Timeline, rates_of
 
 
 def test_batches_at_their_usual_pace_are_an_even_rate() -> None:
@@ -19,7 +19,7 @@ def test_a_batch_that_is_late_leaves_a_hole() -> None:
 
 
 def test_sinks_are_added_up_by_their_weights() -> None:
-    timeline = Timeline({"one": 1.0, "two": 0.5})
+    timeline = Timeline({"one": 1.0, "two": 0.5}, 600)
     for second in range(1, 21):
         timeline.add("one", float(second), 10)
         timeline.add("two", float(second), 40)
@@ -30,7 +30,7 @@ def test_sinks_are_added_up_by_their_weights() -> None:
 
 
 def test_a_batch_that_is_under_way_is_no_loss_but_one_that_does_not_come_is() -> None:
-    timeline = Timeline({"slow": 1.0, "quick": 1.0})
+    timeline = Timeline({"slow": 1.0, "quick": 1.0}, 600)
     for second in range(1, 21):
         timeline.add("quick", float(second), 10)
     for second in range(2, 19, 4):
@@ -46,5 +46,26 @@ def test_a_batch_that_is_under_way_is_no_loss_but_one_that_does_not_come_is() ->
 
 
 def test_no_batch_yet() -> None:
-    assert [one.throughput for one in Timeline({"one": 1.0}).points(0, 3)] == [0.0] * 3
+    assert [one.throughput for one in Timeline({"one": 1.0}, 600).points(0, 3)] == [0.0] * 3
     assert rates_of([(1.5, 7)], 0, 3, 1.0) == pytest.approx([3.5, 3.5, 0.0])
+
+
+def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
+    timeline = Timeline({"one": 1.0}, 60)
+    for index in range(50 * 600):  # ten minutes of a bundle that stands
+        timeline.add("one", index / 50, 2)
+    assert len(timeline._published["one"]) <= 1 + 60 / TOGETHER * 1.1
+    points = timeline.points(400, 600)
+    assert points[0].at == pytest.approx(541, abs=1), "of the time before, nothing is known: it is not 0"
+    assert [one.throughput for one in points] == pytest.approx([100.0] * len(points), rel=0.02)
+
+
+def test_batches_close_together_count_as_one_and_a_gap_stays_a_gap() -> None:
+    timeline = Timeline({"one": 1.0}, 600)
+    for index in range(20 * 30):
+        if not 10 <= index / 20 < 15:
+            timeline.add("one", index / 20, 5)
+    rates = [one.throughput for one in timeline.points(5, 20)]
+    assert rates[:4] == pytest.approx([100.0] * 4, rel=0.05)
+    assert rates[6:9] == [0.0] * 3
+    assert rates[11:] == pytest.approx([100.0] * 4, rel=0.05)

@@ -182,6 +182,49 @@ def test_a_new_machine_whose_worker_ends_is_started_again_and_may_still_arrive(d
     assert name_of(caught) == "CLUSTER_FAILED"
 
 
+def test_the_masters_log_is_read_until_it_listens_and_no_more(daemon, cluster, monkeypatch):
+    cluster.start()
+    assert cluster.tend() == []
+    read, reads = daemons.Ports.read, []
+    monkeypatch.setattr(daemons.Ports, "read", staticmethod(lambda log: reads.append(log) or read(log)))
+    assert [cluster.tend() for _ in range(3)] == [[]] * 3
+    assert reads == []
+    cluster._master.terminate(0)
+    cluster._workers["127.0.0.3"].process.terminate(0)
+    [text] = cluster.tend()
+    assert "master" in text
+    while not (said := cluster.tend()):
+        time.sleep(0.01)
+    assert "127.0.0.3" in said[0]
+    assert reads, "a master that is new has to say where it listens"
+
+
+def test_of_machines_that_are_gone_the_last_executors_folders_stay(daemon, cluster, tmp_path):
+    cluster.start()
+    work = tmp_path / "work"
+    for host, numbers in {"127.0.0.2": (0, 7), "127.0.0.3": (1, 3, 9, 10, 11)}.items():
+        for number in numbers:
+            (work / host / "app-2" / str(number)).mkdir(parents=True)
+            (work / host / "app-2" / str(number) / "stderr").write_text("last words")
+    (work / "127.0.0.9" / "app-1" / "12").mkdir(parents=True)  # of an earlier run
+    cluster.remove_machine("127.0.0.3")
+
+    def left(host):
+        return sorted(int(one.name) for one in (work / host).glob("app-*/*"))
+
+    assert left("127.0.0.3") == [9, 10, 11]
+    assert left("127.0.0.2") == [0, 7], "that machine is there"
+    assert list((work / "127.0.0.9").iterdir()) == []
+    assert (work / "conf" / "daemons.conf").exists()
+
+
+def test_workers_keep_the_newest_of_what_executors_print(daemon, cluster, tmp_path):
+    cluster.start()
+    conf = (tmp_path / "work" / "conf" / "daemons.conf").read_text()
+    assert "spark.executor.logs.rolling.strategy size\n" in conf
+    assert "spark.executor.logs.rolling.maxRetainedFiles 3\n" in conf
+
+
 def test_there_are_only_so_many_addresses(daemon, cluster):
     with pytest.raises(PenstockError) as caught:
         cluster.upcoming(254)
@@ -197,7 +240,10 @@ def test_a_cluster_that_cannot_be(wrong, tmp_path):
 
 
 def test_task_threads_are_sparks_cores(daemon, cluster, tmp_path):
-    assert cluster.spark_conf()["spark.executor.cores"] == "4"
+    conf = cluster.spark_conf()
+    assert conf["spark.executor.cores"] == "4"
+    network = [value for name, value in conf.items() if name.endswith((".io.serverThreads", ".io.clientThreads"))]
+    assert network == ["2"] * 4, "they are for connections, and not for tasks"
     command = daemons.worker_command("127.0.0.2", 8, 1024, tmp_path, "spark://m:1")
     assert command[command.index("--cores") + 1] == "8"
     assert command[command.index("--memory") + 1] == "1024m"

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.events import KEPT_BESIDE_STORE, Event, EventKind, EventLog
 
 
 def event(reason: str = "because", kind: EventKind = EventKind.DECISION) -> Event:
@@ -77,10 +77,36 @@ def test_a_store_that_is_away_keeps_nobody_from_recording() -> None:
 
 
 def test_what_never_could_be_written_is_counted() -> None:
-    log = EventLog(BrokenStore(), kept=3)
+    log = EventLog(BrokenStore(), waiting=3)
     for index in range(5):
         log.record(event(str(index)))
     assert log.lost == 2
+
+
+def test_beside_a_store_few_events_stay_in_memory_and_none_is_missed() -> None:
+    store = BrokenStore()
+    log = EventLog(store)
+    for index in range(3 * KEPT_BESIDE_STORE):
+        log.record(event(str(index)))
+    everything = list(range(41, 41 + 3 * KEPT_BESIDE_STORE))
+    assert [one.id for one in log.since(40)] == everything, "nothing is written yet"
+    assert [one.id for one in log.since(40, limit=5)] == everything[:5]
+    store.away = False
+    log.flush()
+    log.record(event("not written"))
+    assert len(log._recent) == KEPT_BESIDE_STORE
+    assert [one.id for one in log.since(40)] == [*everything, everything[-1] + 1]
+    assert log.lost == 0
+
+
+def test_who_follows_the_events_does_not_ask_the_store() -> None:
+    store = BrokenStore()
+    log = EventLog(store)
+    store.events = None  # type: ignore[assignment,method-assign]
+    assert log.since(40) == []
+    log.record(event())
+    assert [one.id for one in log.since(40)] == [41]
+    assert log.since(41) == []
 
 
 def test_listeners_hear_every_event_until_they_leave() -> None:

@@ -35,6 +35,7 @@ def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBa
     for batch in batches:
         for seat in batch.column(0):
             done = _stand(program, address, replace(Seat.parse(seat.as_py()), attempt=attempt).as_text())
+            worker.relieve()  # a turn is long, and what comes next in this process may be little
             yield pa.record_batch([pa.array([str(done).encode()], pa.binary())], names=["done"])
 
 

@@ -10,7 +10,11 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark import TaskContext
+
+#: The pool of threads by its size; there is one at most.
+_pools: dict[int, ThreadPoolExecutor] = {}
 
 
 @functools.cache
@@ -53,10 +57,23 @@ def resident_bytes(pid: int) -> int | None:
         return None
 
 
-@functools.cache
 def threads(count: int) -> ThreadPoolExecutor:
-    """The threads that run so many instances; they stay for the next share."""
-    return ThreadPoolExecutor(count, thread_name_prefix="instance")
+    """At least so many threads, which run instances and stay for the next share. There is one pool, with as many as the
+    largest share of this worker needed: a pool that a larger share has no use for ends. A worker does one share
+    after the other, so nothing runs in a pool that ends."""
+    if count > max(_pools, default=0):
+        for smaller in _pools.values():
+            smaller.shutdown(wait=False)
+        _pools.clear()
+        _pools[count] = ThreadPoolExecutor(count, thread_name_prefix="instance")
+    return next(iter(_pools.values()))
+
+
+def relieve() -> None:
+    """Give memory that nothing uses back to the system: for the end of something that rarely ends. Arrow keeps what it
+    has freed, and a worker that was idle for hours would keep the memory of its busiest time."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,13 @@ class SparkInternals:
         self._frames = DescriptorFrames(self._java)
         #: The ids of the active queries: a set that Spark keeps up to date.
         self._active = spark._jsparkSession.sharedState().activeStreamingQueries().keySet()
+
+    @functools.cached_property
+    def warming_session(self) -> SparkSession:
+        """The session of all queries that warm executors. A session that has run a query stays for ever among those
+        that hear of queries (StreamingQueryListenerBus): one for every machine that comes would add up. The
+        copy of its session that Spark makes for each query stays too. This halves what stays, and does not end it."""
+        return self.spark.newSession()
 
     # Executors
 

@@ -67,6 +67,10 @@ def session_conf(settings: Settings) -> dict[str, str]:
         conf["spark.sql.streaming.stateStore.providerClass"] = _ROCKSDB
         # A commit writes what changed, not the whole store.
         conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
+        # How many commits until the next snapshot. By default they are 10, a few seconds, and each snapshot is a
+        # checkpoint of RocksDB on the executor's disk; but only the newest one a minute is uploaded. So who loads the
+        # state reads the changes of up to a minute in either case.
+        conf["spark.sql.streaming.stateStore.minDeltasForSnapshot"] = "50"
     return conf
 
 

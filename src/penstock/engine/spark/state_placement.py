@@ -34,7 +34,7 @@ class StatePlacer:
         self._names = (DEFAULT_STORE, *JOIN_STORES) if joins else (DEFAULT_STORE,)
         #: Where Spark was last told that each task is to be.
         self._told: dict[int, Executor] = {}
-        #: Which tasks have run on an executor, in this run.
+        #: Which tasks have run on an executor, in this run; of executors that are there.
         self._been: dict[str, set[int]] = {}
 
     @property
@@ -59,7 +59,11 @@ class StatePlacer:
         again where it is to be."""
         for task, executor in executors.items():
             if executor is not None:
-                self._been.setdefault(executor, set()).add(task)
+                if executor not in self._been:
+                    # Executors come and go for as long as a topology runs: those that are gone are forgotten here.
+                    there = self._internals.executor_ids()
+                    self._been = {one: tasks for one, tasks in self._been.items() if one in there} | {executor: set()}
+                self._been[executor].add(task)
             told = self._told.get(task)
             if told is not None and executor is not None and told.id != executor:
                 del self._told[task]

@@ -29,22 +29,24 @@ BATCHES = 2
 ROWS = 16
 #: How the names of the checkpoints of warming begin.
 PREFIX = ".warm-"
+#: Held while a query is started, which takes the settings of its session as they are then: the session has others' too.
+_STARTING = threading.Lock()
 
 
 def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpoints: str, seconds: float) -> None:
     """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a location that all
     machines see; if it is a plain folder, the query's checkpoint is deleted afterwards."""
     checkpoint = f"{checkpoints}/{PREFIX}{secrets.token_hex(4)}"
-    session: SparkSession = internals.spark.newSession()
+    session: SparkSession = internals.warming_session
     partitions = PARTITIONS * len(executors)
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    feed = _WarmFeed(executors)
-    frame = internals.placed_stream(session, "warm", feed).groupBy("descriptor").count()
-    placer = StatePlacer(internals, frame, partitions)
+    feed, done = _WarmFeed(executors), _Counted(BATCHES)
     slots = [Slot("warm", index // PARTITIONS) for index in range(partitions)]
-    reports = frame.select("descriptor").mapInArrow(bundle.warm, "x binary")
-    done = _Counted(BATCHES)
-    query = internals.start(reports, QueryIdentity(f"warm-{secrets.token_hex(4)}", checkpoint, "update"), done)
+    with _STARTING:
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        frame = internals.placed_stream(session, "warm", feed).groupBy("descriptor").count()
+        placer = StatePlacer(internals, frame, partitions)
+        reports = frame.select("descriptor").mapInArrow(bundle.warm, "x binary")
+        query = internals.start(reports, QueryIdentity(f"warm-{secrets.token_hex(4)}", checkpoint, "update"), done)
     try:
         placer.settle(query, slots, lambda slot: executors[slot.index])
         feed.open.set()

@@ -1,0 +1,56 @@
+"""What a worker process keeps: one pool of threads, and no memory of a turn that is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from penstock.engine.executor import standing, worker
+from penstock.engine.message.program import PackedProgram
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    pools: dict[int, ThreadPoolExecutor] = {}
+    monkeypatch.setattr(worker, "_pools", pools)
+    yield
+    for pool in pools.values():
+        pool.shutdown()
+
+
+def at_once(count: int) -> set[threading.Thread]:
+    """Run so many instances, each of which waits for all others; the threads that did it."""
+    met = threading.Barrier(count, timeout=10)
+    return set(worker.threads(count).map(lambda _: (met.wait(), threading.current_thread())[1], range(count)))
+
+
+def test_shares_of_all_sizes_use_the_same_threads() -> None:
+    smaller = at_once(2) | at_once(3)
+    largest = at_once(5)
+    for count in (4, 2, 5, 3):
+        assert at_once(count) <= largest
+    for thread in smaller:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in smaller), "a worker has one pool"
+
+
+def test_a_turn_that_is_over_leaves_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened = []
+    monkeypatch.setattr(standing, "_stand", lambda *_: happened.append("turn") or 7)
+    monkeypatch.setattr(worker, "prepare", lambda: None)
+    monkeypatch.setattr(worker, "relieve", lambda: happened.append("relieved"))
+    monkeypatch.setattr(PackedProgram, "unpack", lambda self: None)
+    seat = pa.array([standing.Seat("split", 1, 0, "a/0", 1).as_text()], pa.binary())
+    [done] = standing.stand(
+        PackedProgram.__new__(PackedProgram), ("a", 1, b""), [pa.record_batch([seat], names=["seat"])]
+    )
+    assert done.to_pydict() == {"done": [b"7"]}
+    assert happened == ["turn", "relieved"]
+
+
+def test_memory_that_is_free_is_given_back() -> None:
+    worker.relieve()  # it must be there in this version of Arrow
