@@ -21,8 +21,6 @@ PATIENCE = 0.5
 #: The same for an operator that has answered often enough that there is nothing: every answer costs Spark a round of
 #: its loop. Rows, a pause and a stop end the wait at once.
 IDLE_PATIENCE = 10.0
-#: So much of a full batch is worth the fixed cost of a batch.
-WORTH = 0.1
 #: After an operator has answered so often that there is nothing, no more results come of the rows published before.
 ENOUGH_EMPTY_POLLS = 2
 
@@ -233,8 +231,8 @@ class Intake:
         wait for."""
         if self.nothing_more:
             return 0.0
-        is_worth_it = rows >= WORTH * self.pacer.bound()
-        return self.progress.last_start + max(self._linger, 0.0 if is_worth_it else 2 * self.progress.last_overhead)
+        saved = 0.0 if self.pacer.is_worth_it(rows) else 2 * self.progress.last_overhead
+        return self.progress.last_start + max(self._linger, saved)
 
     def _next_change(self, now: float) -> float:
         if not self._open or self.paused:

@@ -21,6 +21,8 @@ ENOUGH = 0.05
 ALIKE = 1.5
 #: So many batches of Spark SQL say what the next one will take: more would remember what Java's compiler has mended.
 REMEMBERED = 6
+#: Rows are worth a batch if they are so much of a full one, or so much work beside its fixed cost.
+WORTH = 0.1
 #: A single slow batch, which may be the machine's fault, at most halves the size of the next batch.
 SHRINK = 0.5
 FIRST_ROWS = 500
@@ -71,6 +73,11 @@ class Pacer:
     def rows_that_take(self, seconds: float) -> int | None:
         """How many rows are so much work; None while nothing is known."""
         return None if self.per_row is None else max(1, int(seconds / max(self.per_row, 1e-9)))
+
+    def is_worth_it(self, rows: int) -> bool:
+        """Whether so many rows are worth the fixed cost of a batch: they are part of a full one, or work enough."""
+        is_work = self.per_row is not None and rows * self.per_row >= WORTH * (self.overhead or 0.0) > 0
+        return is_work or rows >= WORTH * self.bound()
 
     def observe(self, rows: int, seconds: float, busy: float | None, waiting: int = 0) -> None:
         """A batch of `rows` took `seconds` in all, of which its slowest bundle was busy with rows for `busy`; None

@@ -84,6 +84,16 @@ def test_where_spark_does_the_work_batches_of_a_steady_size_stay() -> None:
     assert max(sizes[30:]) < 1.1 * min(sizes[30:])
 
 
+def test_rows_are_worth_a_batch_if_they_are_many_or_much_work() -> None:
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000)
+    assert pacer.is_worth_it(10_000) and not pacer.is_worth_it(9_000), "nothing is known yet"
+    for rows in (100_000, 400_000):
+        pacer.observe(rows, 0.4 + rows * 1e-6, None, waiting=rows)
+    assert pacer.overhead == pytest.approx(0.4)
+    assert pacer.bound() > 500_000
+    assert pacer.is_worth_it(41_000) and not pacer.is_worth_it(39_000), "a tenth of the fixed cost"
+
+
 def test_a_batch_without_rows_teaches_nothing() -> None:
     pacer = Pacer(interval=0.5, most=1000)
     pacer.observe(0, 9.0, 0.0)
