@@ -14,7 +14,6 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from installed_strangers import MODULES
 
 from penstock import Settings, Topology
 from penstock.cluster.local import LocalCluster
@@ -26,6 +25,8 @@ from penstock.engine.topology import SparkTopology
 from penstock.topology.definition import TopologyDefinition
 
 HERE = Path(__file__).parent
+#: The modules of the strangers' package. Workers import this file too, and find none of tests/helpers.
+STRANGERS = HERE.parent / "strangers" / "src"
 # Tests are short: Java's second compiler would cost more than it gives. Every JVM that a test starts sees this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
@@ -110,7 +111,7 @@ class Hosts:
             if kind == "local"
             else StandaloneCluster(2, 2, 2, 24, folder / "cluster")
         )
-        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE), str(MODULES)], conf)
+        return SparkHost(f"tests-{kind}", provider, TEST_SETTINGS, folder / "logs", [str(HERE), str(STRANGERS)], conf)
 
     def stop(self) -> None:
         if self.host is not None:
