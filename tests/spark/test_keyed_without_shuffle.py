@@ -170,6 +170,7 @@ def test_old_segments_are_read_on_whatever_the_setting_and_the_number_of_tasks(
         some_wait(run)
         run.stop(drain=False)
     with running(topology, local_host, state="kept", settings=dataclasses.replace(slow, shuffle="exchange")) as run:
+        assert run.snapshot().definition == run.definition, "policies see the tasks that there are, not those declared"
         some_wait(run)
         run.stop(drain=False)
     with running(topology, local_host, state="kept", settings=WITHOUT) as run:

@@ -43,7 +43,7 @@ class Desk:
 
     def view(self, request: Grow | Shrink | None = None) -> View:
         """The view that a policy decides on."""
-        view = view_of(self.planned(), self._run.settings, request)
+        view = view_of(self.planned(), self._run.settings, request=request)
         return replace(view, neighbours=cores_of_all(self._neighbours.seen or ()))
 
     def planned(self) -> Snapshot:

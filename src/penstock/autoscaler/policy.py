@@ -130,7 +130,7 @@ class Policy(Protocol):
         """A proposal to change something now, or why nothing is to change."""
 
 
-def view_of(snapshot: Snapshot, settings: Settings, request: Grow | Shrink | None = None) -> View:
+def view_of(snapshot: Snapshot, settings: Settings, *, request: Grow | Shrink | None = None) -> View:
     """A view of one snapshot, without a goal. A request is also answered on a window that is still young."""
     return View(snapshot, load_of(snapshot, on_demand=request is not None), settings, request=request)
 

@@ -11,6 +11,8 @@ from itertools import pairwise
 
 from penstock.autoscaler.throughput_change import ThroughputPoint
 
+#: So many batches of a sink are remembered however old they are: they say how often it has one.
+LEAST_KEPT = 4
 #: Batches that come within so many seconds of the one before are remembered as one. Bundles that stand publish dozens a
 #: second, and the points are a second apart.
 TOGETHER = 0.25
@@ -40,7 +42,7 @@ class Timeline:
                 batches[-1] = max(at, last), before + rows
             else:
                 batches.append((at, rows))
-            while batches[0][0] < at - self._seconds:
+            while len(batches) > LEAST_KEPT and batches[0][0] < at - self._seconds:
                 self._forgotten = max(self._forgotten, batches.popleft()[0])
 
     def points(self, start: float, stop: float, step: float = 1.0) -> list[ThroughputPoint]:

@@ -21,8 +21,13 @@ def forget_gone(work_dir: Path, machines: Collection[str]) -> None:
     there, whose folders are left alone."""
     numbered = [folder for folder in work_dir.glob("*/app-*/*") if folder.name.isdigit()]
     gone = [folder for folder in numbered if folder.relative_to(work_dir).parts[0] not in machines]
-    # Spark numbers the executors of an application as they come, and names applications by their time.
-    for folder in sorted(gone, key=lambda one: (one.parent.name, int(one.name)))[:-KEPT]:
+    for folder in sorted(gone, key=_last_words)[:-KEPT]:
         delete_folder(folder)
         with contextlib.suppress(OSError):  # the folder of the application has others in it
             folder.parent.rmdir()
+
+
+def _last_words(folder: Path) -> tuple[float, str, int]:
+    """When an executor has printed something for the last time; where that is the same, the order of their coming."""
+    files = [file for file in (folder / "stderr", folder / "stdout") if file.exists()]
+    return max((file.stat().st_mtime for file in files), default=0.0), folder.parent.name, int(folder.name)

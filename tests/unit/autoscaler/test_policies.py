@@ -40,7 +40,7 @@ def snapshot(*gaps: Gap, **rates: float | None) -> Snapshot:
 
 
 def answer(found: Snapshot, request: Grow | Shrink, name: str = "stela", **settings: object) -> Answer:
-    return decide(name, policy(name), view_of(found, Settings.of(settings), request))
+    return decide(name, policy(name), view_of(found, Settings.of(settings), request=request))
 
 
 def proposed(found: Snapshot, request: Grow | Shrink, name: str = "stela") -> Proposal:
@@ -128,7 +128,7 @@ def test_slots_that_wait_for_work_are_not_there_twice() -> None:
     assert set(CLUSTER.slots) - set(coming.cluster.slots) == {B1}, "something is placed on the other one"
     [spare] = Cluster.of(["spare"], 2).machines
     found = replace(snapshot(), cluster=CLUSTER.plus([spare]), coming=ComingMachines(NEW, spare.slots))
-    decided = decide("stela", policy("stela"), view_of(found, Settings(), Grow(1, "")))
+    decided = decide("stela", policy("stela"), view_of(found, Settings(), request=Grow(1, "")))
     assert isinstance(decided, Proposal)
     assert decided.predictions[0] == Prediction("machines", 3.0)
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_is_a_value_with_the_name_of_an_error() -> None:
     assert (full.error, full.as_error().name) == ("SLOT_FULL", "SLOT_FULL")
     assert full.reason.endswith("too many).")
     fixed = decide(
-        "stela", policy("stela"), view_of(replace(snapshot(), coming=ComingMachines()), Settings(), Grow(1, ""))
+        "stela", policy("stela"), view_of(replace(snapshot(), coming=ComingMachines()), Settings(), request=Grow(1, ""))
     )
     assert isinstance(fixed, Nothing)
     assert fixed.error == "FIXED_MACHINES"
@@ -170,7 +170,7 @@ def test_without_a_goal_and_a_request_there_is_nothing_to_do() -> None:
 
 
 def test_nothing_to_do_is_a_value() -> None:
-    view = view_of(snapshot(), Settings(), Grow(0, ""))
+    view = view_of(snapshot(), Settings(), request=Grow(0, ""))
     assert decide("stela", policy("stela"), view) == Nothing("stela: no machine was added")
     young = replace(view, snapshot=snapshot(YOUNG))
     assert decide("stela", policy("stela"), young) == Nothing("stela: no machine was added", note=youth(young.snapshot))

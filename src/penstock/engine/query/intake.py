@@ -226,17 +226,17 @@ class Intake:
         return self._open and not self.paused and not self.throttled
 
     def _earliest_start(self, rows: int) -> float:
-        """When the next batch may start at the earliest, if it is not full. An operator with few rows should not spend
-        more than about half of its time on the fixed cost of batches. When no more rows will come, there is nothing to
-        wait for."""
+        """When the next batch may start at the earliest, if it is not full. An operator whose rows are not worth one
+        yet should not spend more than about half of its time on the fixed cost of batches. When no more rows will come,
+        there is nothing to wait for."""
         if self.nothing_more:
             return 0.0
         saved = 0.0 if self.pacer.is_worth_it(rows) else 2 * self.progress.last_overhead
         return self.progress.last_start + max(self._linger, saved)
 
     def _next_change(self, now: float) -> float:
-        if not self._open or self.paused:
-            return IDLE_PATIENCE
+        if not self._open or self.paused or self.throttled:
+            return IDLE_PATIENCE  # whoever makes room says so
         times = [due for feed in self._feeds if (due := feed.due_in()) is not None]
         if rows := sum(feed.available() for feed in self._feeds):
             times.append(self._earliest_start(rows) - now)

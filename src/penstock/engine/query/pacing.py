@@ -19,6 +19,10 @@ GROWTH = 4.0
 ENOUGH = 0.05
 #: Batches of which the largest has not so many times the rows of the smallest are of about the same size.
 ALIKE = 1.5
+#: A batch of Spark SQL that takes so many times what was expected says that rows cost more than they did.
+SURPRISE = 2.0
+#: While more rows come than are worked off, they get so many times the time of Spark SQL's fixed cost.
+PRESSED_SHARE = 2.5
 #: So many batches of Spark SQL say what the next one will take: more would remember what Java's compiler has mended.
 REMEMBERED = 6
 #: Rows are worth a batch if they are so much of a full one, or so much work beside its fixed cost.
@@ -93,13 +97,18 @@ class Pacer:
             self.per_row = seen if self.per_row is None else self.per_row + WEIGHT * (seen - self.per_row)
             overhead = fixed if self.overhead is None else self.overhead + WEIGHT * (fixed - self.overhead)
         self.overhead = overhead
-        self._aim(full and waiting >= rows)
+        pressed = full and waiting >= rows
+        self._aim(pressed)
         # Where the fixed cost uses up the interval, rows still get a fair part: progress matters more than punctuality.
         if busy is None:
-            took, wanted = rows * (self.per_row or 0.0), max(self._target - overhead, overhead)
+            least = overhead * (PRESSED_SHARE if pressed else 1.0)
+            took, wanted = rows * (self.per_row or 0.0), max(self._target - overhead, least)
         else:
             took, wanted = busy, max(self._target - overhead, self._target / 2)
-        ratio = max(SHRINK, min(GROWTH, wanted / max(took, 1e-9)))
+        growth = GROWTH
+        if busy is None and not self.per_row and seconds > max(self.longest or 0.0, self.interval):
+            growth = ALIKE  # enough to learn what rows cost: all that is known is that a batch of them takes long
+        ratio = max(SHRINK, min(growth, wanted / max(took, 1e-9)))
         if ratio < 1:
             self._size = min(self._size, max(rows * ratio, 1))
         elif full:
@@ -111,8 +120,17 @@ class Pacer:
         if rows < ENOUGH * self._size:
             # Such a batch may have touched a few keys of many: it says how cheap a batch can be, and no more.
             return seconds if self.overhead is None else min(seconds, self.overhead)
+        before, per_row = self.overhead or 0.0, self.per_row or 0.0
+        is_surprise = len(self._seen) > 1 and seconds > SURPRISE * (before + per_row * rows)
+        if is_surprise:
+            # Rows cost more than they did: the state has outgrown its cache, say, or a slot has gone. What was seen
+            # until now does not count any more, and what is more is held against the rows.
+            self._seen.clear()
         self._seen.append((rows, seconds))
-        overhead, self.per_row = _line_through(self._seen, self.per_row or 0.0)
+        if is_surprise:
+            self.per_row = (seconds - before) / rows
+            return before
+        overhead, self.per_row = _line_through(self._seen, per_row)
         return overhead
 
     def _aim(self, pressed: bool) -> None:

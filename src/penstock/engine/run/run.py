@@ -187,6 +187,7 @@ class Run:
         if what := rewriting.finish(self.host.spark, context, catalog):
             self.happened("recovery", what)
         self.definition = with_tasks(declared, recorded_tasks(catalog))
+        self._watching().monitor.redefine(self.definition)  # policies decide on the tasks that there are
         self._context = dataclasses.replace(context, definition=self.definition)
         operators = [operator.name for operator in self.definition.operators]
         self._chores = Chores(

@@ -33,6 +33,10 @@ class Supply(Protocol):
     #: Whether any bundle may have any of the rows.
     any_bundle: bool
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether what it counts are rows, and not bytes of files, say."""
+
     def look(self) -> None:
         """Find out what is there, where that may take a while."""
 

@@ -36,6 +36,8 @@ AHEAD = 4
 #: they are, so many are.
 LITTLE_WORK = 0.005
 FEW_ROWS = 256
+#: More are worth another share whatever their work: to read and to write them is not counted as work.
+MOST_FEW_ROWS = 16_384
 
 
 class Dealer(Gate):
@@ -215,8 +217,11 @@ class Dealer(Gate):
 
     @property
     def lingers(self) -> bool:
-        """Whether the next batch waits for more rows, by choice."""
-        return self._clock() < self._earliest_cut()
+        """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
+        with self._channels.lock:
+            supply, here = self._batches.supply, self._roster.of(self._roster.turn)
+            is_full = supply is not None and any(supply.available() >= self._bound(one) for one in here)
+            return not is_full and self._clock() < self._earliest_cut()
 
     @property
     def started(self) -> float | None:
@@ -264,6 +269,13 @@ class Dealer(Gate):
         """What bundles have written counts, also while it waits to be published. What is published counts already."""
         return self._channels.full(channel, self._batches.unpublished(channel, self._channels.last_batch))
 
+    def _few(self, standing: Standing) -> int:
+        """So many rows are not worth another share. Bytes of files always are: to read them may be all the work."""
+        supply = self._batches.supply
+        if supply is None or not supply.counts_rows:
+            return 1
+        return min(standing.pacer.rows_that_take(LITTLE_WORK) or FEW_ROWS, MOST_FEW_ROWS)
+
     def _bound(self, standing: Standing) -> int:
         """The most that the next batch may read."""
         if self._batches.any_bundle:
@@ -306,9 +318,8 @@ class Dealer(Gate):
                 bundles = (standing.bundle,)
                 asking = self._roster.asking
                 fair = -(-supply.available() * standing.bundle.instances // max(asking, 1))
-                share = max(fair, standing.pacer.rows_that_take(LITTLE_WORK) or FEW_ROWS)
-                is_last = asking <= standing.bundle.instances or supply.available() <= share
-                most = min(most, share)
+                most = min(most, max(fair, self._few(standing)))
+                is_last = asking <= standing.bundle.instances or supply.available() <= most
         cut = None
         try:
             cut = supply.cut(most, bundles)

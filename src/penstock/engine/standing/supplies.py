@@ -27,6 +27,7 @@ class ChannelSupply:
         self._most_bytes = most_bytes
         self.any_bundle = all(item.spread is Spread.SHUFFLE for item in inputs)
         self.position: dict[str, int] = {}
+        self.counts_rows = True
         self.go_back(None)
 
     def look(self) -> None:
@@ -106,7 +107,7 @@ class SourceSupply:
         self.any_bundle = not spec.fetches_ahead
         self._offsets = offsets
         #: Rows of other units are counted by who reads them.
-        self._counts_rows = spec.unit is Unit.ROWS
+        self.counts_rows = spec.unit is Unit.ROWS
         self._dealer = dealer
         #: Where the source begins.
         self._begin = offsets.position
@@ -134,7 +135,7 @@ class SourceSupply:
         self._offsets.go_to(end)
         self._last = end
         size = sum(one.size for one in ranges)
-        read = Batch({}, size if self._counts_rows else 0, *_born(ranges), work=size)
+        read = Batch({}, size if self.counts_rows else 0, *_born(ranges), work=size)
         if len(ranges) < len(bundles):
             # Who is first goes around, so that all have something to do in turn.
             turn, self._turn = self._turn % len(bundles), self._turn + 1
@@ -170,7 +171,7 @@ class SourceSupply:
         for more rows owes nothing yet."""
         unmet = self._offsets.unmet
         if self._dealer.closed or self._dealer.lingers:
-            return 0 if self._counts_rows or unmet is not None else None
+            return 0 if self.counts_rows or unmet is not None else None
         return unmet
 
     def close(self) -> None:

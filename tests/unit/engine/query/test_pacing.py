@@ -84,13 +84,35 @@ def test_where_spark_does_the_work_batches_of_a_steady_size_stay() -> None:
     assert max(sizes[30:]) < 1.1 * min(sizes[30:])
 
 
+@pytest.mark.parametrize(("before", "after"), [(1e-5, 4e-5), (1e-5, 1e-4), (1e-6, 3e-5)])
+def test_where_spark_does_the_work_rows_that_have_become_dear_make_batches_small_again(
+    before: float, after: float
+) -> None:
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
+    seconds = 0.0
+    for per_row, batches in ((before, 20), (after, 8)):
+        for _ in range(batches):
+            rows = pacer.bound()
+            seconds = 0.4 + rows * per_row
+            pacer.observe(rows, seconds, None, waiting=2_000_000)
+    assert seconds < 4.0
+
+
+def test_where_spark_does_the_work_growth_is_slow_while_all_that_is_known_is_that_a_batch_takes_long() -> None:
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
+    pacer.observe(100_000, 10.4, None, waiting=2_000_000)
+    assert pacer.bound() <= 150_000
+    pacer.observe(pacer.bound(), 0.4 + pacer.bound() * 1e-4, None, waiting=2_000_000)
+    assert pacer.bound() < 80_000
+
+
 def test_rows_are_worth_a_batch_if_they_are_many_or_much_work() -> None:
     pacer = Pacer(interval=0.5, most=1_000_000, first=100_000)
     assert pacer.is_worth_it(10_000) and not pacer.is_worth_it(9_000), "nothing is known yet"
     for rows in (100_000, 400_000):
         pacer.observe(rows, 0.4 + rows * 1e-6, None, waiting=rows)
     assert pacer.overhead == pytest.approx(0.4)
-    assert pacer.bound() > 500_000
+    assert pacer.bound() > 410_000
     assert pacer.is_worth_it(41_000) and not pacer.is_worth_it(39_000), "a tenth of the fixed cost"
 
 

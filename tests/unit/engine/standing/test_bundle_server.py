@@ -53,7 +53,7 @@ class Channels:
 
 
 class Rows:
-    any_bundle = True
+    any_bundle = counts_rows = True
 
     def __init__(self) -> None:
         self.position = 0

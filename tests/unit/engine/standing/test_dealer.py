@@ -49,7 +49,7 @@ class Rows:
     """A supply of numbered rows."""
 
     def __init__(self, rows: int, any_bundle: bool = True) -> None:
-        self.rows, self.any_bundle = rows, any_bundle
+        self.rows, self.any_bundle, self.counts_rows = rows, any_bundle, True
         self.position = self.published = 0
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
