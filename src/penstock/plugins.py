@@ -106,11 +106,14 @@ def find(group: str, name: str) -> Any:
     require(group, name)
     found = _entries(group)[name]
     if len({package for package, _ in found}) > 1:
-        packages = ", ".join(sorted(package for package, _ in found))
+        packages = sorted({package for package, _ in found})
+        hint = "Uninstall all of them but one."
+        if OWN in packages:
+            hint = "Penstock has one of that name itself: uninstall the other package, or choose another name there."
         raise PenstockError(
             "DUPLICATE_PLUGIN",
-            f'the {GROUPS[group].what} "{name}" is registered by several packages: {packages}.',
-            "Uninstall all of them but one.",
+            f'the {GROUPS[group].what} "{name}" is registered by several packages: {", ".join(packages)}.',
+            hint,
         )
     _, entry = found[0]
     try:

@@ -41,6 +41,7 @@ def host(tmp_path: Path) -> Iterator[SparkHost]:
         yield made
 
 
+@pytest.mark.live  # a cluster of its own
 def test_an_executor_keeps_few_idle_workers_and_one_session_warms_all_machines(host: SparkHost, tmp_path: Path) -> None:
     internals, [executor] = host.streams.internals, host.slots.executors()
     assert internals is not None

@@ -321,6 +321,27 @@ def test_bundles_share_what_is_there_if_that_is_worth_it() -> None:
     assert shares_of(200, per_row=None) == [200], "nobody knows how much work they are"
 
 
+def test_rows_that_fill_a_batch_do_not_linger() -> None:
+    """They wait for a bundle: a source that has them cannot be followed, which whoever scales has to see."""
+    supply = Rows(15)
+    dealer, _, _ = dealer_of(supply, most=10, linger=60.0)
+    [one] = served(dealer, ONE)
+    assert rows_of(dealer, one) == [0, 10]
+    assert dealer.lingers, "five rows wait for more"
+    supply.rows = 30
+    assert not dealer.lingers
+
+
+def test_files_are_shared_however_small_they_are() -> None:
+    """Their bytes say nothing of the work: to read them may be all of it."""
+    supply = Rows(100)
+    supply.counts_rows = False
+    dealer, _, _ = dealer_of(supply, most=1_000_000)
+    one, two = served(dealer, ONE, TWO)
+    two.asks, one.pacer.per_row = True, 1e-9
+    assert rows_of(dealer, one) == [0, 50]
+
+
 def test_few_rows_go_to_all_bundles_in_turn() -> None:
     rows = Rows(0)
     dealer, _, channels = dealer_of(rows)
