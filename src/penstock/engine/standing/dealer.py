@@ -148,9 +148,11 @@ class Dealer(Gate):
                         continue
                 self._look()
                 with self._channels.lock:
+                    wait = self._patience()
+                    # Asked after that: rows that have lingered long enough since would otherwise be waited for.
                     may_cut = self._may_cut(standing)
                     if not may_cut and not self._has_found(standing):
-                        self._channels.pause(self._patience())
+                        self._channels.pause(wait)
                 if may_cut:
                     self._cut(standing)
         finally:

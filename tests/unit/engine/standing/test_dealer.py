@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -340,6 +341,24 @@ def test_files_are_shared_however_small_they_are() -> None:
     one, two = served(dealer, ONE, TWO)
     two.asks, one.pacer.per_row = True, 1e-9
     assert rows_of(dealer, one) == [0, 50]
+
+
+@pytest.mark.parametrize("linger", [0.0095, 0.0105])
+def test_rows_that_have_lingered_between_two_looks_at_the_clock_are_taken_at_once(linger: float) -> None:
+    """Nobody says that rows of a rate source are due: a bundle that took the end of their lingering for want of room
+    would sleep for seconds."""
+    ticks = itertools.count()
+    published = Published(supply := Rows(5))
+    pacer, clock = lambda: Pacer(0.05, 10, 10), lambda: next(ticks) / 1000
+    dealer = Dealer(Channels(), ["out"], pacer, lambda: linger, published, clock=clock)  # type: ignore[arg-type]
+    dealer.feed_from(supply)
+    dealer.open()
+    [one] = served(dealer, ONE)
+    taken: list[Any] = []
+    thread = in_background(lambda: taken.append(rows_of(dealer, one)))
+    thread.join(2)
+    dealer.end()
+    assert taken == [[0, 5]]
 
 
 def test_few_rows_go_to_all_bundles_in_turn() -> None:
