@@ -6,6 +6,8 @@ It says "published" once the first batch has reached the sink, and "finished" wh
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +15,16 @@ from killable import run_to_its_end
 
 from penstock import Settings, Topology, sinks, sources
 
+SECONDS_A_ROW = 1e-4
+
 
 def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def unhurried(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Takes its time, so that whoever kills it finds it in the middle."""
+    time.sleep(batch.num_rows * SECONDS_A_ROW)
     return batch
 
 
@@ -25,12 +35,18 @@ def with_users(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, names=["user", "n", "origin"])
 
 
-def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True) -> Topology:
+def reading(
+    servers: str,
+    folder: Path,
+    instances: int = 2,
+    chained: bool = True,
+    function: Callable[[pa.RecordBatch], pa.RecordBatch] = unchanged,
+) -> Topology:
     topology = Topology("kafka")
     spec = sources.kafka(servers, "numbers", value="text", metadata=["partition", "offset"], follow=False)
     numbers = topology.source("numbers", spec, instances=instances, chained=chained)
     schema = "value string, partition int, offset long"
-    same = topology.map("same", unchanged, inputs=[numbers], schema=schema, instances=instances)
+    same = topology.map("same", function, inputs=[numbers], schema=schema, instances=instances)
     topology.sink("out", sinks.parquet(folder / "out"), inputs=[same], instances=instances)
     return topology
 
@@ -38,7 +54,7 @@ def reading(servers: str, folder: Path, instances: int = 2, chained: bool = True
 def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
     # Apart: so that rows also lie in a channel when the driver dies.
-    topology = reading(servers, folder, chained=False)
+    topology = reading(servers, folder, chained=False, function=unhurried)
     run_to_its_end(topology, "out", folder, cluster, settings)
 
 
