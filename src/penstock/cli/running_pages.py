@@ -238,9 +238,10 @@ def print_operation(operation: Json) -> None:
 
 def migration_line(one: Json) -> str:
     """What was moved of one operator, and how long each phase took."""
-    moved = f"{len(one['tasks'])} of {plural(one['tasks_of_operator'], 'task')}, {percent(one['share'])} of its state"
+    moved = f"{len(one['tasks'])} of {plural(one['tasks_of_operator'], 'task')}"
+    share = "" if one["share"] is None else f", {percent(one['share'])} of its state"
     phases = ", ".join(f"{phase} {seconds(one[f'{phase}_seconds'])}" for phase in PHASES)
-    return f"{one['operator']} moved {moved}: {phases}"
+    return f"{one['operator']} moved {moved}{share}: {phases}"
 
 
 @contextmanager

@@ -26,7 +26,9 @@ def test_gaps_are_between_publications() -> None:
     for batch, at in enumerate((10.0, 12.0, 17.0)):
         published.note(report(at, batch=batch))
     assert published.gaps("work") == [(12.0, 2.0), (17.0, 5.0)]
-    assert published.newest("work") == BatchTimes(2, 16.0, 17.0)
+    assert published.newest("work") == BatchTimes(2, 16.0, 17.0, rows=1) == published.batches("work")[-1]
+    assert [one.batch for one in published.batches("work")] == [0, 1, 2]
+    assert published.batches("out") == []
     assert published.gaps("out") == []
 
 
