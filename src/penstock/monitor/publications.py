@@ -10,7 +10,7 @@ from itertools import pairwise
 from penstock.monitor.report import BatchReport
 
 #: So many of the newest publications of an operator are kept, however long ago.
-KEPT = 256
+KEPT = 1024
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ def test_gaps_are_between_publications() -> None:
 
 def test_only_the_newest_publications_are_kept() -> None:
     published = Publications()
-    for at in range(1000):
+    for at in range(2 * KEPT):
         published.note(report(at))
     gaps = published.gaps("work")
     assert len(gaps) == KEPT - 1
-    assert gaps[-1] == (999, 1)
+    assert gaps[-1] == (2 * KEPT - 1, 1)
 
 
 def test_places_are_those_since_the_placement_changed() -> None:

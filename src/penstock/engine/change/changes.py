@@ -184,14 +184,13 @@ class RunningEngine:
         moved = [action for action in changes if isinstance(action, MoveTask)]
         sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
         usual = {name: self._task_seconds(name) for name in sizes}
-        asked_at = run_time()
-        run.chaining.split(placement)
-        at = run_time()
-        run.arrangement.plan(placement)
-        run.placed_anew(at)
         operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}
         tasks = {name: [one.task for one in moved if one.operator == name] for name in sorted(sizes)}
-        crossings = Crossings(run, tasks, asked_at, at, self._task_seconds)
+        crossings = Crossings(run, tasks, operators, run_time(), self._task_seconds)
+        run.chaining.split(placement)
+        at = crossings.placed_at = run_time()
+        run.arrangement.plan(placement)
+        run.placed_anew(at)
         self._await_seen(operators, at, placement.slots - before.slots, give_up, crossings)
         over_at = run_time()
         arrangement.record(run.catalog, run.definition, placement)
@@ -209,7 +208,7 @@ class RunningEngine:
             )
             for move in moved
         )
-        migrations = crossings.reports(moves, sizes, operators, over_at)
+        migrations = crossings.reports(moves, sizes, over_at)
         run.chaining.join()
         return Placed(moves, tuple(interruptions.values()), migrations)
 

@@ -4,9 +4,8 @@ commit of the state took in the one, and each task in the other."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.clock import shown
@@ -29,6 +28,17 @@ from penstock.plans.migration import (
 )
 
 
+@dataclass(frozen=True)
+class Crossing:
+    """An operator between its two barriers: how long Spark took to commit the state at the first of them, and how the
+    operator and those that the change does not touch flowed."""
+
+    barriers: Barriers
+    save_seconds: float | None
+    own: Flow
+    others: tuple[Flow, ...]
+
+
 class Crossings:
     """The operators whose tasks one change moves. The thread that carries the change out calls it."""
 
@@ -36,56 +46,53 @@ class Crossings:
         self,
         run: Run,
         tasks: Mapping[str, Sequence[int]],
+        touched: Collection[str],
         asked_at: float,
-        placed_at: float,
         took: Callable[[str, int], Mapping[int, list[float]]],
     ) -> None:
-        """By operator, the tasks that move. The placement was asked for at `asked_at` and is planned since
-        `placed_at`: chains that it does not allow were split in between. `took` says how long each task of an operator
-        took in a batch."""
+        """By operator, the tasks that move. `touched` are all operators that the change places anew. `took` says how
+        long each task of an operator took in a batch."""
         self._run = run
         self._tasks = tasks
         self._asked_at = asked_at
-        self._placed_at = placed_at
+        #: Since when the new placement is planned: chains that it does not allow are split after it was asked for.
+        self.placed_at = asked_at
         self._took = took
         #: By operator: how long each task took in the first batch on the new placement.
         self.task_seconds: dict[str, Mapping[int, list[float]]] = {}
-        self._crossed: dict[str, Barriers] = {}
-        #: By operator: seconds that Spark took to commit the state at its first barrier.
-        self._saved: dict[str, float | None] = {}
+        operators = [one.name for one in run.definition.operators]
+        self._others = [name for name in operators if name not in touched]
+        self._behind = operators_behind(run.definition, tasks)
+        # Now, because only the newest batches are remembered.
+        self._usual = {name: self._flow(name, asked_at) for name in operators}
+        self._crossed: dict[str, Crossing] = {}
 
     def crossed(self, operator: str, since: float) -> bool:
         """Whether an operator has published a batch on the new placement, which batches before `since` did not run on.
         The first time, both barriers become events. An operator whose tasks all stay has nothing to cross."""
         if operator in self._crossed or operator not in self._tasks:
             return True
-        found = self._barriers(operator, since)
-        if found.second is None:
+        barriers = self._barriers(operator, since)
+        if barriers.second is None:
             return False
-        self._crossed[operator] = found
-        if found.first is not None:
-            self._tell(operator, found.first, "first", "the last batch on the old placement")
-        self._tell(operator, found.second, "second", "the first batch on the new placement")
-        # At once: Spark keeps only what it knows of the newest batches.
-        self._saved[operator] = self._save_seconds(operator, found)
-        self.task_seconds[operator] = self._took(operator, found.second.batch)
+        if barriers.first is not None:
+            self._tell(operator, barriers.first, "first", "the last batch on the old placement")
+        self._tell(operator, barriers.second, "second", "the first batch on the new placement")
+        # At once, because only what happened in the newest batches is remembered.
+        self.task_seconds[operator] = self._took(operator, barriers.second.batch)
+        self._crossed[operator] = self._crossing(operator, barriers, barriers.second.at)
         return True
 
     def reports(
-        self, moves: Sequence[Move], sizes: Mapping[str, Sequence[int]], touched: Iterable[str], now: float
+        self, moves: Sequence[Move], sizes: Mapping[str, Sequence[int]], over_at: float
     ) -> tuple[Migration, ...]:
-        """The migration of every operator, with its state in bytes by task. `touched` are all operators that the
-        change has placed anew."""
-        run, changed = self._run, set(touched)
-        others = [one.name for one in run.definition.operators if one.name not in changed]
-        behind = operators_behind(run.definition, self._tasks.keys())
+        """The migration of every operator, with its state in bytes by task. The change was over at `over_at`."""
         found = []
         for operator, tasks in self._tasks.items():
             # An operator that has nothing to do crosses nothing.
-            barriers = self._crossed.get(operator) or self._barriers(operator, self._placed_at)
-            saved = self._saved[operator] if operator in self._saved else self._save_seconds(operator, barriers)
-            ended_at = now if barriers.second is None else barriers.second.at
-            flow = functools.partial(self._flow, ended_at=ended_at, behind=behind)
+            crossing = self._crossed.get(operator) or self._crossing(
+                operator, self._barriers(operator, self.placed_at), over_at
+            )
             found.append(
                 Migration(
                     operator,
@@ -94,23 +101,40 @@ class Crossings:
                     sum(sizes[operator][task] for task in tasks),
                     sum(sizes[operator]),
                     self._asked_at,
-                    barriers,
-                    saved,
+                    crossing.barriers,
+                    crossing.save_seconds,
                     longest(move.load_seconds for move in moves if move.operator == operator),
-                    flow(operator),
-                    tuple(flow(other) for other in others),
+                    crossing.own,
+                    crossing.others,
                 )
             )
         return tuple(found)
 
-    def _flow(self, operator: str, ended_at: float, behind: set[str]) -> Flow:
+    def _crossing(self, operator: str, barriers: Barriers, ended_at: float) -> Crossing:
+        return Crossing(
+            barriers,
+            self._save_seconds(operator, barriers),
+            self._during(operator, ended_at),
+            tuple(self._during(other, ended_at) for other in self._others),
+        )
+
+    def _during(self, operator: str, ended_at: float) -> Flow:
+        usual = self._usual[operator]
+        return replace(
+            self._flow(operator, ended_at),
+            usual_gap_seconds=usual.usual_gap_seconds,
+            rows_per_second_before=usual.rows_per_second_before,
+        )
+
+    def _flow(self, operator: str, ended_at: float) -> Flow:
         batches = self._run.publications.batches(operator)
-        return flow_of(operator, batches, self._asked_at, ended_at, operator in behind)
+        return flow_of(operator, batches, self._asked_at, ended_at, operator in self._behind)
 
     def _barriers(self, operator: str, since: float) -> Barriers:
-        query = self._run.query(operator)
-        batches = [_as_asked(query, one) for one in self._run.publications.batches(operator)]
-        return barriers_of(batches, self._placed_at, since)
+        query, batches = self._run.query(operator), self._run.publications.batches(operator)
+        if self._run.host.streams.internals is not None:  # otherwise no batch asks where it is to run
+            batches = [_as_asked(query, one) for one in batches]
+        return barriers_of(batches, self.placed_at, since)
 
     def _save_seconds(self, operator: str, barriers: Barriers) -> float | None:
         query = self._run.query(operator).query

@@ -125,12 +125,12 @@ class World:
         self.ran[operator].insert(0, ran)
         self.seen[operator] = Observed(batch, now, dict(self.planned.of(operator)), dict(enumerate(tasks)))
 
-    def published(self, operator: str, batch: int | None = None) -> None:
-        """Penstock has published the newest batch."""
+    def published(self, operator: str, batch: int | None = None, seconds: float = 1000.0) -> None:
+        """Penstock has published the newest batch. It began before it asked where it is to run, and here before any
+        change."""
         number = len(self.by_operator[operator].asked) - 1 if batch is None else batch
         now = run_time()
-        # The batch began before it asked where it is to run, and here before any change.
-        self.publications.note(BatchReport(operator, number, now - 1000, now, 10, {}, ()))
+        self.publications.note(BatchReport(operator, number, now - seconds, now, 10, {}, ()))
 
     def batch(self, operator: str, seconds: float = 0.1) -> None:
         self.job(operator, seconds)
@@ -259,6 +259,24 @@ def test_an_operator_that_has_nothing_to_do_moves_without_a_second_barrier(world
     assert moved.pause_seconds == 0
     assert moved.save_seconds == 0.04
     assert world.told == []
+
+
+def test_where_batches_do_not_ask_for_a_place_they_count_by_when_they_began(world: World) -> None:
+    """Where Spark chooses the place of every bundle."""
+
+    def looks() -> Iterator[None]:
+        world.published("count", batch=3)
+        yield
+        yield
+        world.published("count", batch=4, seconds=0.0)
+        yield
+
+    world.run.host.streams.internals = None
+    world.by_operator["count"].asked[4] = 0.0
+    world.looks = looks()
+    [moved] = world.move(count=(A, B)).migrations
+    assert (moved.barriers.first.batch, moved.barriers.second.batch) == (3, 4)
+    assert moved.load_seconds is None
 
 
 def test_what_spark_does_not_tell_is_unknown(world: World) -> None:
