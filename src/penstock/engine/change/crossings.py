@@ -132,7 +132,7 @@ class Crossings:
 
     def _barriers(self, operator: str, since: float) -> Barriers:
         query, batches = self._run.query(operator), self._run.publications.batches(operator)
-        if self._run.host.streams.internals is not None:  # otherwise no batch asks where it is to run
+        if self._run.host.streams.internals is not None:  # otherwise Spark chooses, whatever a batch asked for
             batches = [_as_asked(query, one) for one in batches]
         return barriers_of(batches, self.placed_at, since)
 
