@@ -61,7 +61,7 @@ def read_seat(folder: Path, task: int) -> str:
 
 
 def free_after(free: float, now: float, seconds: float, burst: float) -> float:
-    """When a seat that was free from `free` on has given so many seconds more. Before now it saved up `burst` at most."""
+    """When a seat that was free from `free` on has given so many seconds more. It saved up `burst` of them at most."""
     return max(free, now - burst) + seconds
 
 

@@ -43,7 +43,8 @@ class PatternsRun:
         self._say = say
         self._seats: list[str] = []
         self._operations: dict[int, Json] = {}
-        self._listed: list[Json] = []
+        #: What `penstock migrations` says; None where there is no such command.
+        self._listed: list[Json] | None = []
         self._state_size = 0
         self._sizes: dict[int, int] = {}
         self._client: Client | None = None
@@ -92,6 +93,7 @@ class PatternsRun:
         self._process.kill()
         self._process.wait()
         psutil.wait_procs(below, timeout=60)
+        self._process = None
         self._forget()
 
     def end(self) -> None:
@@ -151,6 +153,7 @@ class PatternsRun:
         if status["operation"] is None and len(self.samples) % 5 == 0:
             snapshot = self.ask("snapshot")
             self._state_size = (snapshot and state_size(snapshot)) or self._state_size
+            self._note_listed()
         answer = self.ask("operations") or {"operations": []}
         for one in answer["operations"]:
             self._sizes.setdefault(one["id"], self._state_size)
@@ -178,11 +181,20 @@ class PatternsRun:
 
     def migrations(self) -> list[Migration]:
         """What the changes so far moved."""
-        with suppress(PenstockError):  # NOT_FOUND, where `penstock migrations` is not there
-            answer = self.ask("migrations")
-            self._listed = (answer or {}).get("migrations", self._listed)
         operations = [self._operations[number] for number in sorted(self._operations)]
-        return migrations_of(operations, self._sizes, self.given.tasks, self._listed)
+        return migrations_of(operations, self._sizes, self.given.tasks, self._listed or ())
+
+    def _note_listed(self) -> None:
+        if self._listed is None:
+            return
+        try:
+            answer = self.ask("migrations")
+        except PenstockError as error:
+            if error.name != "NOT_FOUND":
+                raise
+            self._listed = None
+        else:
+            self._listed = (answer or {}).get("migrations", self._listed)
 
     def _found(self) -> bool:
         """Whether there is a connection to the topology."""

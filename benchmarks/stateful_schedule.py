@@ -1,5 +1,5 @@
-"""The five phases of Elastic Stateful Storm, section VI, made small enough for two cores, and what `penstock run` is told
-for them. Pure.
+"""The five phases of Elastic Stateful Storm, section VI, made small enough for two cores, and what `penstock run` is
+told for them. Pure.
 
 Time is divided by a factor: phases, rounds and cooldown alike. Rates are divided by RATE_SCALE, and a tweet costs its
 detector RATE_SCALE times as much, so an instance is as busy as at the paper's rates.
@@ -17,8 +17,8 @@ INSTANCES, TASKS = 5, 20
 #: Machines, and the cores that each has for instances: a node of the paper has four.
 MACHINES, CORES = 5, 4
 RATE_SCALE = 100
-#: Seconds of an instance that a tweet costs its detector at the paper's rates. The paper does not say it. With 16 ms five
-#: instances can do 312 tweets/s: 120/s uses 0.38 of each, and 350/s is more than they can.
+#: Seconds of an instance that a tweet costs its detector at the paper's rates. The paper does not say it. With 16 ms
+#: five instances can do 312 tweets/s: 120/s uses 0.38 of each, and 350/s is more than they can.
 COST = 0.016
 THRESHOLD_OUT, THRESHOLD_IN, THRESHOLD_GAP = 0.7, 0.29, 0.1
 

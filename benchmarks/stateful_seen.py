@@ -110,8 +110,9 @@ def reversals(found: Sequence[Change], spans: Sequence[Span]) -> int:
 
 
 def at_ends(samples: Sequence[Seen], spans: Sequence[Span]) -> list[int]:
-    """The detector's instances at the end of each phase; of a phase that was not reached, none."""
-    return [max(((one.at, one.detectors) for one in samples if one.at < stop), default=(0.0, 0))[1] for _, stop in spans]
+    """The detector's instances at the end of each phase; 0 for a phase that was not reached."""
+    inside = [[one for one in samples if start <= one.at < stop] for start, stop in spans]
+    return [found[-1].detectors if found else 0 for found in inside]
 
 
 def followed(instances: Sequence[int], rates: Sequence[int]) -> int:

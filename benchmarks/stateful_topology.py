@@ -1,5 +1,5 @@
-"""What `make bench-stateful` runs: examples/frequent_patterns.py, with tweets of which no word is in most, and a detector
-whose instances have so much to do for each tweet. The environment variable STATEFUL says the rest, as JSON."""
+"""What `make bench-stateful` runs: examples/frequent_patterns.py, with tweets of which no word is in most, and a
+detector whose instances have so much to do for each tweet. The environment variable STATEFUL says the rest, as JSON."""
 
 from __future__ import annotations
 
