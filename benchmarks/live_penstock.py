@@ -42,19 +42,22 @@ HERE = str(Path(__file__).parent)
 LINGER = 1.0
 #: The sink writes what a batch of the keyed operator gave, and does not wait for more.
 FILE_SECONDS = 0.05
+#: A large state takes long to be loaded elsewhere.
+CHANGE_SECONDS = 600.0
 #: It is calm while less than so many seconds of rows wait.
 CALM_SECONDS = 3.0
 Say = Callable[[str], None]
 
 
 class Recorder:
-    """Keeps every batch that came out of the sink."""
+    """Keeps every batch that came out of a sink."""
 
-    def __init__(self) -> None:
+    def __init__(self, sink: str = "out") -> None:
         self.outputs: list[Output] = []
+        self._sink = sink
 
     def add(self, report: BatchReport) -> None:
-        if report.operator == "out":
+        if report.operator == self._sink:
             self.outputs.append(Output(report.finished, report.rows_in))
 
 
@@ -100,7 +103,7 @@ def topology(load: Load, folder: Path) -> Topology:
 
 def measure(load: Load, folder: Path, say: Say, actions: type[CarriedOut] | None = None) -> dict[str, Any]:
     """With the actions of a benchmark of its own, or with all that there are."""
-    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS)
+    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS, change_seconds=CHANGE_SECONDS)
     provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
     state = StateFolder.hold(str(folder / "state"))
     recorder = Recorder()

@@ -83,5 +83,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
     sys.exit(main())

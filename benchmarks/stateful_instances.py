@@ -45,7 +45,7 @@ def first_seats(tasks: int, instances: int) -> list[str]:
 def seats_of(status: Mapping[str, Any], operator: str) -> list[str]:
     """By `penstock status --json`."""
     [one] = [one for one in status["operators"] if one["name"] == operator]
-    return dealt_seats(one["tasks"], one["placement"])
+    return dealt_seats(one["tasks"] or (), one["placement"])
 
 
 def write_seats(folder: Path, seats: Sequence[str]) -> None:

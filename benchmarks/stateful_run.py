@@ -147,7 +147,7 @@ class PatternsRun:
             return None
         self.samples.append(seen(status, time.time()))
         seats = seats_of(status, DETECTOR)
-        if seats != self._seats:
+        if seats and seats != self._seats:
             write_seats(Path(self.given.seats), seats)
             self._seats = seats
         if status["operation"] is None and len(self.samples) % 5 == 0:

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from frequent_patterns import TWEET, WORDS, Detector, Tweets, frequent_patterns, patterns_of
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+
+from frequent_patterns import TWEET, WORDS, Detector, Tweets, frequent_patterns
 from stateful_instances import Work
 from stateful_schedule import COST, INSTANCES, RATE_SCALE, TASKS
 
@@ -103,6 +108,5 @@ def declared(given: Given) -> Topology:
     return frequent_patterns(source, reporter, instances=given.instances, tasks=given.tasks, detector=detector)
 
 
-__all__ = ["FlatTweets", "Given", "declared", "patterns_of"]
 if VARIABLE in os.environ:
     topology = declared(Given.read(os.environ[VARIABLE]))
