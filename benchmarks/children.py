@@ -54,8 +54,9 @@ def answer_of(
     with log.open("wb") as errors:
         pipe = subprocess.PIPE
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=given, text=True)
+    assert child.stdin is not None
+    assert child.stdout is not None
     try:
-        assert child.stdout is not None
         for line in child.stdout:
             if line.startswith(TOLD):
                 say(line.removeprefix(TOLD).rstrip())
@@ -69,6 +70,8 @@ def answer_of(
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+        child.stdin.close()
+        child.stdout.close()
     if code or found is None:
         raise RuntimeError(f"{who} failed ({code}):\n{log.read_text(errors='replace')[-6000:]}")
     return dict(found)

@@ -29,6 +29,8 @@ LAB = ["--cluster", "lab", "--machines", str(MACHINES), "--cores", str(CORES), "
 LAB += ["--machine-cores", str(MACHINE_CORES)]
 #: Seconds between two looks, and that a lab may take to start, and a run to end.
 LOOK, START, END = 1.0, 400.0, 180.0
+#: Errors of a driver that is about to end, or that has just lost what it asks.
+NO_ANSWER = ("UNREACHABLE", "INTERNAL")
 Json = dict[str, Any]
 
 
@@ -123,7 +125,9 @@ class PatternsRun:
         return psutil.Process(self._process.pid)
 
     def log(self) -> str:
-        return (self.folder / "log").read_text(errors="replace")[-4000:]
+        """With --json a named error is the answer on standard output."""
+        texts = [(self.folder / name).read_text(errors="replace")[-4000:] for name in ("log", "summary.json")]
+        return "\n".join(texts)
 
     # What is seen of it
 
@@ -135,10 +139,10 @@ class PatternsRun:
         try:
             return self._client.get(path) if body is None else self._client.post(path, body)
         except PenstockError as error:
-            if error.name == "UNREACHABLE":
-                self._forget()
-                return None
-            raise
+            if error.name not in NO_ANSWER:
+                raise
+            self._forget()
+            return None
 
     def look(self) -> Json | None:
         """The status as it is now. It is noted; and if the detector has other places, its tasks get their seats."""

@@ -53,7 +53,7 @@ class Phases:
     @property
     def rows(self) -> int:
         """Tweets in all."""
-        return int(sum(seconds * rate for seconds, rate in self.steps))
+        return round(sum(seconds * rate for seconds, rate in self.steps))
 
     @property
     def spans(self) -> list[tuple[float, float]]:
