@@ -154,7 +154,7 @@ def _through(bench: Bench, name: str, through: Phases, given: Given, elastic: bo
     with PatternsRun(bench.folder / name, given, through.settings(elastic, bench.mapping), bench.say) as run:
         run.start()
         if elastic:
-            if not run.watch(2 * through.total + 300):
+            if not run.watch(2 * through.total + 300, expected=through.total):
                 raise RuntimeError(f"not all tweets have arrived: {run.samples[-1] if run.samples else 'no answer'}")
         else:
             run.watch(through.total)
@@ -230,7 +230,7 @@ def counts(bench: Bench, report: Report) -> None:
         kills = Kills(run, bench.say)
         done = kills.all(KILLS)
         bench.say(f"{len(done)} kills; waiting for the last tweets")
-        if not run.watch(2 * KILLED_SECONDS):
+        if not run.watch(2 * KILLED_SECONDS, expected=KILLED_SECONDS / 4):
             raise RuntimeError("not all tweets have arrived after the kills")
     found = bench.compared("counts", given)
     report.lines += ["## Kills in the middle of moves", "", f"Killed, in this order: {', '.join(done)}.", ""]

@@ -38,7 +38,7 @@ def compared(reported: Counter[Said], wanted: Counter[Said]) -> dict[str, Any]:
 
 
 def reported(folder: Path) -> Counter[Said]:
-    files = sorted(folder.glob("**/part-*.parquet"))
+    files = sorted(folder.glob("part-*.parquet"))
     return said(row for file in files for row in pq.read_table(file).to_pylist())
 
 

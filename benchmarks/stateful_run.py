@@ -164,10 +164,11 @@ class PatternsRun:
             self._operations[one["id"]] = one
         return status
 
-    def watch(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
-        """Look again and again until it has ended, `over` says so, or the time is up: then False."""
-        deadline = time.monotonic() + seconds
-        told = time.monotonic()
+    def watch(self, seconds: float, over: Callable[[], bool] = lambda: False, expected: float | None = None) -> bool:
+        """Look again and again until it has ended, `over` says so, or the time is up: then False. `expected` is how
+        long that will take if all goes well."""
+        told = began = time.monotonic()
+        deadline = began + seconds
         while time.monotonic() < deadline:
             if self.ended or over():
                 return True
@@ -176,9 +177,10 @@ class PatternsRun:
                 told = time.monotonic() + 30.0
                 last = self.samples[-1]
                 latency = "unknown" if last.latency is None else f"{last.latency:.1f} s"
+                left = max(began + (seconds if expected is None else expected) - time.monotonic(), 0.0)
                 self._say(
                     f"{last.tweets:,} tweets, {last.detectors} detectors, latency {latency}, {last.waiting:,} rows "
-                    f"wait; {deadline - time.monotonic():.0f} s left at most"
+                    f"wait; about {left:.0f} s left"
                 )
             time.sleep(LOOK)
         return False
