@@ -29,9 +29,9 @@ from stateful_bars import KILLS, PhasesSeen
 from stateful_kills import Kills
 from stateful_plots import PAPER, plot
 from stateful_run import PatternsRun
-from stateful_schedule import LOOK, RATE_SCALE, WHOLE, Phases, without_elasticity
+from stateful_schedule import COST, LOOK, RATE_SCALE, WHOLE, Phases, without_elasticity
 from stateful_seen import REPORTER, since_first_tweet
-from stateful_topology import Given
+from stateful_topology import FREQUENT, Given
 from stela_work import Calibration, calibrate
 
 from penstock.cluster.lab.owners import Owner
@@ -56,8 +56,9 @@ Frequent Pattern Detection (examples/frequent_patterns.py) on a lab of five mach
 machine is a slot of four cores to the placement, as a node of the paper, and has 0.4 of a core for its operators' work.
 Spark's JVMs are outside of that. Time is divided by {factor:g}: phases of {seconds:.0f} s, rounds of {period:.2f} s,
 12 rounds of cooldown. Before the first phase {lead:.0f} s at its rate do not count. Rates are divided by {scale}, and a
-tweet costs its detector {scale} times as much: 16 ms of an instance at the paper's rates, of which it computes for 3%
-(a loop, calibrated at the start: {calibration}) and waits for the rest.
+tweet costs its detector {scale} times as much: {cost:g} ms of an instance at the paper's rates, of which it computes for
+3% (a loop, calibrated at the start: {calibration}) and waits for the rest. A pattern is frequent that is in more than
+{frequent} tweets of a minute (the paper: 20).
 
 **Instances are held to what a thread of Storm can do.** Spark runs the tasks of a keyed operator on a slot side by
 side, however many instances there are. In this benchmark the tasks of one instance share a second of work in a second
@@ -320,6 +321,8 @@ def method(bench: Bench) -> str:
         period=settings["threshold_period"],
         lead=bench.phases.lead,
         scale=RATE_SCALE,
+        cost=1000 * COST,
+        frequent=FREQUENT,
         calibration=bench.calibration,
         low=settings["threshold_in"],
         mapping=bench.mapping,

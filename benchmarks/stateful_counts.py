@@ -47,6 +47,7 @@ def wanted(given: Any) -> Counter[Said]:
     import frequent_patterns as example
     from pattern_counts import exact_changes
     from pyspark.sql import SparkSession
+    from stateful_topology import FREQUENT
 
     builder = SparkSession.builder.master("local[2]").appName("stateful-counts")
     for name, value in {
@@ -65,7 +66,7 @@ def wanted(given: Any) -> Counter[Said]:
         blocks = [tweets(first, min(BLOCK, given.rows - first)) for first in range(0, given.rows, BLOCK)]
         table = pa.Table.from_batches(blocks).select(["at", "text"])
         frame = spark.createDataFrame(table)
-        rows = exact_changes(frame, example.patterns_of, example.WINDOW, example.THRESHOLD).toArrow().to_pylist()
+        rows = exact_changes(frame, example.patterns_of, example.WINDOW, FREQUENT).toArrow().to_pylist()
     finally:
         spark.stop()
     last = tweets.at(given.rows - 1).replace(microsecond=0) - timedelta(seconds=example.LATENESS)

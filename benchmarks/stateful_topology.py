@@ -23,6 +23,9 @@ from penstock import Topology, sinks, sources
 VARIABLE = "STATEFUL"
 #: Patterns of a tweet, on average: it has four, five or six words, and patterns are of one word or two.
 PATTERNS = (10 + 15 + 21) / 3
+#: How often a pattern must be in a minute's tweets to be frequent: more often than this. With a hundredth of the tweets
+#: the paper's 20 would be out of reach.
+FREQUENT = 5
 #: Which part of its time an instance computes. All instances of a full machine use a part of its cores (MACHINE_CORES),
 #: and leave the rest to what Spark's Python workers cost.
 CPU_SHARE, MACHINE_CORES = 0.03, 0.4
@@ -69,7 +72,7 @@ class FlatTweets(Tweets):
     """A few topics have all the tweets of a minute, and their words are equally likely. So patterns become frequent and
     cease to be, and all tasks have about the same to do: one word that is in most tweets would fill one task."""
 
-    ACTIVE = 4
+    ACTIVE = 12
 
     def __repr__(self) -> str:
         """The same in every process: a run that is started again compares it with what was there."""
@@ -92,7 +95,7 @@ class WorkingDetector(Detector):
     """The example's detector, which has to work for every pattern of every tweet."""
 
     def __init__(self, work: Work) -> None:
-        super().__init__()
+        super().__init__(FREQUENT)
         self.work = work
 
     def rows(self, key: Any, rows: Any) -> Any:
