@@ -30,7 +30,7 @@ from stateful_kills import Kills
 from stateful_plots import PAPER, plot
 from stateful_run import PatternsRun
 from stateful_schedule import COST, LOOK, RATE_SCALE, WHOLE, Phases, without_elasticity
-from stateful_seen import REPORTER, since_first_tweet
+from stateful_seen import PLACEMENT, REPORTER, since_first_tweet
 from stateful_topology import FREQUENT, Given
 from stela_work import Calibration, calibrate
 
@@ -56,9 +56,9 @@ Frequent Pattern Detection (examples/frequent_patterns.py) on a lab of five mach
 machine is a slot of four cores to the placement, as a node of the paper, and has 0.4 of a core for its operators' work.
 Spark's JVMs are outside of that. Time is divided by {factor:g}: phases of {seconds:.0f} s, rounds of {period:.2f} s,
 12 rounds of cooldown. Before the first phase {lead:.0f} s at its rate do not count. Rates are divided by {scale}, and a
-tweet costs its detector {scale} times as much: {cost:g} ms of an instance at the paper's rates, of which it computes for
-3% (a loop, calibrated at the start: {calibration}) and waits for the rest. A pattern is frequent that is in more than
-{frequent} tweets of a minute (the paper: 20).
+tweet costs its detector {scale} times as much: {cost:g} ms of an instance at the paper's rates. The instance computes
+for 3% of them (a loop, calibrated at the start: {calibration}) and waits for the rest. A pattern is frequent that is in
+more than {frequent} tweets of a minute (the paper: 20).
 
 **Instances are held to what a thread of Storm can do.** Spark runs the tasks of a keyed operator on a slot side by
 side, however many instances there are. In this benchmark the tasks of one instance share a second of work in a second
@@ -66,7 +66,7 @@ side, however many instances there are. In this benchmark the tasks of one insta
 seconds a second, and not because Spark does. Decisions, placements, moves, state and counts are Penstock's own.
 
 Thresholds: 0.7 and {low:g} (the paper: 0.7 and 0.2). A micro-batch costs every task some time, whatever its rows, and
-that counts as utilisation of a keyed operator; with 0.2 the last halvings would not come. The mapping is {mapping}.
+that counts as utilisation of a keyed operator; with 0.2 the last halvings might not come for that alone. The mapping is {mapping}.
 Latency is the p50 at the reporter over the last ten seconds; it has the micro-batches' {linger:g} s in it, and the 5 s
 that the watermark stays behind. "Grows" is the slope of Theil and Sen in the second half of a phase.
 
@@ -140,6 +140,8 @@ def phases(bench: Bench, report: Report) -> None:
     fixed = _through(bench, "fixed", few, replace(bench.given("fixed", few), rows=2 * few.rows), elastic=False)
     report.lines += ["## The five phases", "", *bars_of.phase_table(elastic, fixed)]
     report.lines += ["### Migrations", "", *bars_of.migration_table(elastic.migrations)]
+    if all(one.kind != PLACEMENT for one in elastic.migrations):
+        report.lines += ["No change of placement alone was made, so there is no bar for the state that it relocates.", ""]
     report.lines += [f"Counts, beside the batch job: `{found}`", ""]
     RESULTS.mkdir(exist_ok=True)
     plot(elastic, fixed, elastic.migrations, RESULTS / f"{bench.name}.png")
