@@ -66,9 +66,9 @@ side, however many instances there are. In this benchmark the tasks of one insta
 seconds a second, and not because Spark does. Decisions, placements, moves, state and counts are Penstock's own.
 
 Thresholds: 0.7 and {low:g} (the paper: 0.7 and 0.2). A micro-batch costs every task some time, whatever its rows, and
-that counts as utilisation of a keyed operator; with 0.2 the last halvings might not come for that alone. The mapping is {mapping}.
-Latency is the p50 at the reporter over the last ten seconds; it has the micro-batches' {linger:g} s in it, and the 5 s
-that the watermark stays behind. "Grows" is the slope of Theil and Sen in the second half of a phase.
+that counts as utilisation of a keyed operator; with 0.2 the last halvings might not come for that alone. The mapping is
+{mapping}. Latency is the p50 at the reporter over the last ten seconds; it has the micro-batches' {linger:g} s in it,
+and the 5 s that the watermark stays behind. "Grows" is the slope of Theil and Sen in the second half of a phase.
 
 "Without migration" (part `restarts`) is what a user without live changes does: stop the topology and start it again on
 its state with other instances. While it is down the source's schedule stands still, so its silence is what is shown.
@@ -141,7 +141,7 @@ def phases(bench: Bench, report: Report) -> None:
     report.lines += ["## The five phases", "", *bars_of.phase_table(elastic, fixed)]
     report.lines += ["### Migrations", "", *bars_of.migration_table(elastic.migrations)]
     if all(one.kind != PLACEMENT for one in elastic.migrations):
-        report.lines += ["No change of placement alone was made, so there is no bar for the state that it relocates.", ""]
+        report.lines += ["No change of placement alone was made, so its share of the state has no bar.", ""]
     report.lines += [f"Counts, beside the batch job: `{found}`", ""]
     RESULTS.mkdir(exist_ok=True)
     plot(elastic, fixed, elastic.migrations, RESULTS / f"{bench.name}.png")
