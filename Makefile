@@ -113,7 +113,7 @@ bench-state: $(TOOLS)
 
 # The experiments of Elastic Stateful Storm on lab machines, as root: the five phases with elasticity and without, changes
 # by stop and start, stateful moves beside stateless ones, moves by size of state beside plain Structured Streaming, and
-# counts through kills in the middle of moves; two and a half hours (ROUNDS=1: the phases, shorter, 13 minutes, or the
+# counts through kills in the middle of moves; by estimate 2.5 hours (ROUNDS=1: the phases, shorter, 13 minutes, or the
 # parts that ONLY names, 8 to 14 minutes each; ONLY=phases,restarts,moves,sizes,counts; MAPPING=fewest_moves).
 bench-stateful: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stateful.py $${ROUNDS:+--rounds $$ROUNDS} \

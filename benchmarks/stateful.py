@@ -40,7 +40,7 @@ from penstock.cluster.lab.sizes import LabShape
 from penstock.errors import PenstockError
 
 PARTS = ("phases", "restarts", "moves", "sizes", "counts")
-#: What a look has, unless ONLY names others; about how many minutes each part takes, in a look and as a whole.
+#: What a look has, unless ONLY names others; how many minutes each part takes by estimate, in a look and as a whole.
 OF_LOOK = ("phases",)
 MINUTES = {"phases": (13, 42), "restarts": (10, 14), "moves": (8, 22), "sizes": (14, 50), "counts": (14, 18)}
 ROUNDS = 3
