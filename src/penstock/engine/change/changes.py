@@ -242,7 +242,10 @@ class RunningEngine:
                     if placed is not None and placed.agrees(name, run.arrangement.requested):
                         seen[name] = placed
                 # Spark has finished a batch some moments before Penstock has published it.
-                if name in seen and crossings.crossed(name, min(whole_since, seen[name].began)):
+                if name in seen and (
+                    crossings.crossed(name, min(whole_since, seen[name].began))
+                    or crossings.is_replay(name, seen[name].batch)
+                ):
                     waiting.discard(name)
                 if not run.query(name).drained:
                     idle_since[name] = time.monotonic()

@@ -83,6 +83,12 @@ class Crossings:
         self._crossed[operator] = self._crossing(operator, barriers, barriers.second.at)
         return True
 
+    def is_replay(self, operator: str, batch: int) -> bool:
+        """Whether a batch was published before the new placement was planned, and was run once more since. It has moved
+        the state, but nothing is published of it."""
+        batches = self._run.publications.batches(operator)
+        return any(one.batch == batch and one.finished <= self.placed_at for one in batches)
+
     def reports(
         self, moves: Sequence[Move], sizes: Mapping[str, Sequence[int]], over_at: float
     ) -> tuple[Migration, ...]:
@@ -162,9 +168,11 @@ class Crossings:
 
 def _as_asked(query: AnyQuery, batch: BatchTimes) -> BatchTimes:
     """A batch whose start is when it asked where it is to run, where that is remembered: the placement may change
-    between the two. A batch that never asked has no rows, and ran where the batch before it ran."""
+    between the two. A batch that never asked has no rows, and ran where the batch before it ran. One that has asked
+    after it was published is a replay, of which nothing is published."""
     requested = None if isinstance(query, StandingQuery) else query.requested(batch.batch)
-    return batch if requested is None else replace(batch, started=requested.at)
+    is_own = requested is not None and requested.at <= batch.finished
+    return replace(batch, started=requested.at) if requested is not None and is_own else batch
 
 
 def commit_seconds(progress: Iterable[Mapping[str, Any]], batch: int) -> float | None:

@@ -251,6 +251,25 @@ def test_batches_while_a_slot_of_the_change_is_lost_are_no_barrier(world: World)
     assert (moved.barriers.first.batch, moved.barriers.second.batch) == (2, 4)
 
 
+def test_a_batch_that_is_only_run_once_more_moves_the_tasks_and_is_no_barrier(world: World) -> None:
+    """Batch 2 is published, and Spark has not written its commit: the query is started again and replays the batch."""
+    before = world.publications.newest("count")
+    assert before is not None
+
+    def looks() -> Iterator[None]:
+        at = run_time()
+        world.by_operator["count"].asked[before.batch] = at
+        tasks = world.planned.tasks["count"]
+        world.seen["count"] = Observed(before.batch, at, dict(world.planned.of("count")), dict(enumerate(tasks)))
+        while True:
+            yield
+
+    world.looks = looks()
+    [moved] = world.move(count=(A, B)).migrations
+    assert moved.barriers.second is None
+    assert moved.resume_seconds is None
+
+
 def test_an_operator_that_has_nothing_to_do_moves_without_a_second_barrier(world: World) -> None:
     world.by_operator["count"].drained = True
     [moved] = world.move(count=(A, B)).migrations
