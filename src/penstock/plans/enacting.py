@@ -198,8 +198,8 @@ class Enactor:
             what = _summary(diff(before, placement))
             with steps.of(what):
                 placed = engine.place(placement, self._give_up)
-            # State that has moved has moved, also if a machine then cannot be removed and the change is rolled back. Only
-            # a change of which the engine could not say what it took is not entered.
+            # State that has moved has moved, also if a machine then cannot be removed and the change is rolled back.
+            # Only a change of which the engine could not say what it took is not entered.
             self.migrations.enter(what, plan.reason, placed.migrations)
         except Exception as problem:
             return self._roll_back(plan, before, added, _named(problem), steps)
