@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up they need: a virtual environment in .venv, made on first use.
 .POSIX:
-.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-lab bench-live bench-monitoring bench-segments bench-speed bench-state bench-statistics bench-stela faults hot-path scenarios soak
+.PHONY: demo test test-live coverage lint format docs bench-idle bench-kafka bench-lab bench-live bench-monitoring bench-segments bench-speed bench-state bench-stateful bench-statistics bench-stela faults hot-path scenarios soak
 
 PYTHON = .venv/bin/python
 PACKAGE = .venv/installed-package
@@ -110,6 +110,14 @@ hot-path: $(TOOLS)
 # Spark's state stores and their settings on word count; three rounds, about 15 minutes.
 bench-state: $(TOOLS)
 	@$(PYTHON) benchmarks/state_store.py $${ROUNDS:+--rounds $$ROUNDS}
+
+# The experiments of Elastic Stateful Storm on lab machines, as root: the five phases with elasticity and without, changes
+# by stop and start, stateful moves beside stateless ones, moves by size of state beside plain Structured Streaming, and
+# counts through kills in the middle of moves; by estimate 2.5 hours (ROUNDS=1: the phases, shorter, 13 minutes, or the
+# parts that ONLY names, 8 to 14 minutes each; ONLY=phases,restarts,moves,sizes,counts; MAPPING=fewest_moves).
+bench-stateful: $(TOOLS)
+	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stateful.py $${ROUNDS:+--rounds $$ROUNDS} \
+	  $${ONLY:+--only "$$ONLY"} $${MAPPING:+--mapping "$$MAPPING"}
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes (ROUNDS=1: each reading once).
 bench-statistics: $(TOOLS)

@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+import children
 import psutil
 from live_bars import NO_WAIT, PENSTOCK, PLAIN, STATELESS, bars_of
 from live_gaps import Measured
-from live_load import CUT, PLAIN_CUT, TASKS, Load
+from live_load import TASKS, Load
 from results import Bar, finish, machine, named, write_results
 
 METHOD = """\
@@ -70,65 +67,22 @@ Measurements = dict[tuple[str, str], list[Measured]]
 
 
 def measure(engine: str, load: Load, folder: Path) -> dict[str, Any]:
-    def say(text: str) -> None:
-        print(f"# {text}", flush=True)
-
     if engine == PENSTOCK:
         import live_penstock
 
-        return live_penstock.measure(load, folder, say)
+        return live_penstock.measure(load, folder, children.tell)
     if engine == STATELESS:
         import live_stateless
 
-        return live_stateless.measure(load, folder, say)
+        return live_stateless.measure(load, folder, children.tell)
     import live_plain
 
-    return live_plain.measure(load, folder, WAITS[engine], say)
-
-
-def end_with_parent() -> None:
-    """Leave in order on SIGTERM, and when the process that started this one is gone, in whatever way."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    def watch() -> None:
-        while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when Python ends
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent, which then ends this
-    threading.Thread(target=watch, daemon=True).start()
+    return live_plain.measure(load, folder, WAITS[engine], children.tell)
 
 
 def in_a_process(engine: str, load: Load, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    folder.mkdir()
-    log = folder / "log"
     command = [sys.executable, __file__, "--one", engine, json.dumps(asdict(load)), str(folder)]
-    environment = os.environ | {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder / "scratch")}
-    answer = None
-    with log.open("wb") as errors:
-        pipe = subprocess.PIPE
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment, text=True)
-    try:
-        assert child.stdout is not None
-        for line in child.stdout:
-            if line.startswith("# "):
-                say(line[2:].rstrip())
-            elif line.startswith("= "):
-                answer = json.loads(line[2:])
-        code = child.wait()
-    finally:
-        child.terminate()  # does nothing if it has ended
-        try:
-            child.wait(60)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-    if code or answer is None:
-        raise RuntimeError(f"{engine} failed ({code}):\n{log.read_text(errors='replace')[-6000:]}")
-    return dict(answer)
+    return children.answer_of(engine, command, folder, say)
 
 
 # Putting it together.
@@ -172,8 +126,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.one:
         engine, load, folder = arguments.one
-        end_with_parent()
-        print(f"= {json.dumps(measure(engine, Load(**json.loads(load)), Path(folder)))}", flush=True)
+        children.end_with_parent()
+        children.answer(measure(engine, Load(**json.loads(load)), Path(folder)))
         return 0
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     load = Load(arguments.rate, arguments.state_mb, before=10.0, after=5.0, warm_up=60.0)
@@ -237,7 +191,7 @@ def report(load: Load, rounds: int, engines: Sequence[str], keep: bool) -> int:
     busy = ", ".join(f"{one:.0f}%" for one in others)
     say(f"What other programs used of the processor just before each process: {busy}.\n")
     table(found, say)
-    judged = [*bars_of(found, CUT, PLAIN_CUT), Bar("processes that failed", len(failed), 0, at_most=True)]
+    judged = [*bars_of(found, load.cut, load.plain_cut), Bar("processes that failed", len(failed), 0, at_most=True)]
     for one in failed:
         say(f"Failed: {one}\n")
     if rows:

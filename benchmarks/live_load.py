@@ -16,10 +16,6 @@ import pyarrow.compute as pc
 from penstock.sources.counter import Draws, below, draws, places
 
 TASKS = 8
-MORE_TASKS = 16
-#: How the repartition is called in the tables, Penstock's and plain's.
-CUT = f"repartition {TASKS} to {MORE_TASKS}"
-PLAIN_CUT = f"stop, {CUT}, start"
 #: Spark's names of machines' resources: one slot a machine, on which this many Spark tasks run side by side.
 MACHINES, SLOTS, CORES, TASK_THREADS, MEMORY_MB = 2, 1, 1, 24, 1024
 #: Characters of a row's text. They are random, so that compression does not make the state smaller than it looks.
@@ -40,10 +36,29 @@ class Load:
     after: float
     #: Seconds until the code is compiled and the batches are alike.
     warm_up: float
+    #: Of the keyed operator; and characters of a row's text, in eights: with more of them, fewer keys fill the state.
+    tasks: int = TASKS
+    text: int = TEXT
+    #: Seconds over which the first rows, which fill the state, are due.
+    filling: float = 5.0
 
     @property
     def keys(self) -> int:
-        return int(self.state_mb * 1e6 * TASKS / STATE_ROW_BYTES)
+        return int(self.state_mb * 1e6 * self.tasks / (self.text + STATE_ROW_BYTES - TEXT))
+
+    @property
+    def more_tasks(self) -> int:
+        """What a repartition cuts the state into."""
+        return 2 * self.tasks
+
+    @property
+    def cut(self) -> str:
+        """How Penstock's repartition is called in the tables."""
+        return f"repartition {self.tasks} to {self.more_tasks}"
+
+    @property
+    def plain_cut(self) -> str:
+        return f"stop, {self.cut}, start"
 
 
 def row_numbers(first: int, count: int) -> pa.RecordBatch:
@@ -64,13 +79,14 @@ class Shape:
     """The map: gives a row its key and its text. An Arrow function for both engines."""
 
     keys: int
+    text: int = TEXT
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         ids = batch.column(0).to_numpy(zero_copy_only=False).astype(np.uint64)
-        words = TEXT // 8
+        words = self.text // 8
         at = (ids[:, None] * np.uint64(words) + np.arange(words, dtype=np.uint64)).ravel()
         letters = _LETTERS[draws(3, 0, at).view(np.uint8) & 63]
-        offsets = np.arange(len(ids) + 1, dtype=np.int32) * np.int32(TEXT)
+        offsets = np.arange(len(ids) + 1, dtype=np.int32) * np.int32(self.text)
         texts = pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(letters))
         return pa.record_batch([pa.array(keys_of(ids, self.keys).astype(np.int64)), texts], names=["key", "text"])
 

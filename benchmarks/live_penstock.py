@@ -14,13 +14,10 @@ from live_bars import ADD, BACK, DOWN, REMOVE, THERE, UP, USE
 from live_gaps import Measured, Output
 from live_load import (
     CORES,
-    CUT,
     MACHINES,
     MEMORY_MB,
-    MORE_TASKS,
     SLOTS,
     TASK_THREADS,
-    TASKS,
     Load,
     Shape,
     check_counts,
@@ -45,21 +42,22 @@ HERE = str(Path(__file__).parent)
 LINGER = 1.0
 #: The sink writes what a batch of the keyed operator gave, and does not wait for more.
 FILE_SECONDS = 0.05
+#: A large state takes long to be loaded elsewhere.
+CHANGE_SECONDS = 600.0
 #: It is calm while less than so many seconds of rows wait.
 CALM_SECONDS = 3.0
-#: Seconds over which the first rows, which fill the state, are due.
-FILLING = 5
 Say = Callable[[str], None]
 
 
 class Recorder:
-    """Keeps every batch that came out of the sink."""
+    """Keeps every batch that came out of a sink."""
 
-    def __init__(self) -> None:
+    def __init__(self, sink: str = "out") -> None:
         self.outputs: list[Output] = []
+        self._sink = sink
 
     def add(self, report: BatchReport) -> None:
-        if report.operator == "out":
+        if report.operator == self._sink:
             self.outputs.append(Output(report.finished, report.rows_in))
 
 
@@ -94,17 +92,18 @@ class PenstockStream:
 
 def topology(load: Load, folder: Path) -> Topology:
     made = Topology("live")
-    schedule = sources.stepped([(FILLING, load.keys / FILLING), (1, load.rate)])
+    schedule = sources.stepped([(load.filling, load.keys / load.filling), (1, load.rate)])
     rows = made.source("rows", sources.rate(schedule, sources.generated(row_numbers, "id long")))
-    shaped = made.map("shape", Shape(load.keys), inputs=[rows], schema="key long, text string", instances=2)
+    shaped = made.map("shape", Shape(load.keys, load.text), inputs=[rows], schema="key long, text string", instances=2)
     schema = "key long, count long, size int"
-    counted = made.keyed("count", count, inputs=[shaped], key="key", schema=schema, tasks=TASKS, instances=2)
+    counted = made.keyed("count", count, inputs=[shaped], key="key", schema=schema, tasks=load.tasks, instances=2)
     made.sink("out", sinks.parquet(folder / "out"), inputs=[counted])
     return made
 
 
-def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
-    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS)
+def measure(load: Load, folder: Path, say: Say, actions: type[CarriedOut] | None = None) -> dict[str, Any]:
+    """With the actions of a benchmark of its own, or with all that there are."""
+    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS, change_seconds=CHANGE_SECONDS)
     provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
     state = StateFolder.hold(str(folder / "state"))
     recorder = Recorder()
@@ -118,10 +117,12 @@ def measure(load: Load, folder: Path, say: Say) -> dict[str, Any]:
                 stream = PenstockStream(run, recorder, CALM_SECONDS * load.rate, "count")
                 say(f"filling the state: {load.keys:,} keys")
                 counted = run.statistics.totals
-                live_gaps.until(stream, lambda: counted("out")[0] >= load.keys, 300, "the state to be filled")
+                live_gaps.until(
+                    stream, lambda: counted("out")[0] >= load.keys, 300 + 5 * load.filling, "the state to be filled"
+                )
                 live_gaps.rest(stream, load.warm_up)
-                sizes = state_bytes(run.context.checkpoint("count"), TASKS)
-                found = Actions(run, stream, load, provider, say).all()
+                sizes = state_bytes(run.context.checkpoint("count"), load.tasks)
+                found = (actions or Actions)(run, stream, load, provider, say).all()
                 say("draining")
                 drained = run.stop()
             emitted = run.statistics.totals("rows")[1]
@@ -146,6 +147,9 @@ class CarriedOut:
         self._provider = provider
         self._say = say
         self._changes = run.changes
+
+    def all(self) -> list[Measured]:
+        raise NotImplementedError
 
     def _plan(self, name: str, plan: Callable[[], Plan]) -> Measured:
         return self._measure(name, lambda: self._carry_out(plan()))
@@ -186,7 +190,7 @@ class Actions(CarriedOut):
         found.append(self._plan(ADD, lambda: plans.add_machines([machine])))
         found.append(self._plan(USE, lambda: self._use([*here, *machine.slots])))
         found.append(self._plan(REMOVE, lambda: plans.remove_machines(run.placement, run.host.cluster, [machine.name])))
-        found.append(self._measure(CUT, self._repartition))
+        found.append(self._measure(self._load.cut, self._repartition))
         return found
 
     def _use(self, slots: list[Slot]) -> Plan:
@@ -195,5 +199,5 @@ class Actions(CarriedOut):
         return Plan(tuple(action for plan in both for action in plan.actions), "the new machine was to take work")
 
     def _repartition(self) -> tuple[int, float]:
-        self._changes.repartition("count", MORE_TASKS)
-        return MORE_TASKS, 0.0
+        self._changes.repartition("count", self._load.more_tasks)
+        return self._load.more_tasks, 0.0

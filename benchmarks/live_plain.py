@@ -18,7 +18,7 @@ from typing import Any
 import live_gaps
 from live_bars import ADD, DECOMMISSION
 from live_gaps import Measured, Output
-from live_load import CORES, MACHINES, MEMORY_MB, MORE_TASKS, PLAIN_CUT, SLOTS, TASK_THREADS, TASKS, Load, Shape, count
+from live_load import CORES, MACHINES, MEMORY_MB, SLOTS, TASK_THREADS, Load, Shape, count
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -29,8 +29,6 @@ from penstock.engine.spark.state_partitions import StatePartition, repartition_s
 from penstock.engine.state.sizes import state_bytes
 
 HERE = str(Path(__file__).parent)
-#: Seconds over which the first rows, which fill the state, are due.
-FILLING = 5
 #: By default Spark's executors look for blocks to hand over again after 30 s, and go only then.
 DRAIN = 90.0
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -56,7 +54,7 @@ class PlainStream:
 
         rows = self.spark.readStream.format("rate").option("rowsPerSecond", rows_a_second).load()
         numbered = rows.select((F.col("value") + F.lit(first)).alias("id"))
-        shaped = numbered.mapInArrow(Shape(self._load.keys).each, "key long, text string")
+        shaped = numbered.mapInArrow(Shape(self._load.keys, self._load.text).each, "key long, text string")
         writer = count(shaped).writeStream.outputMode("update").foreachBatch(self._write)
         writer = writer.option("checkpointLocation", self.checkpoint)
         self.query = (writer.trigger(availableNow=True) if at_once else writer).start()
@@ -110,27 +108,28 @@ class PlainStream:
             raise problem
 
 
-def measure(load: Load, folder: Path, wait: str, say: Say) -> dict[str, Any]:
-    """`wait` is spark.locality.wait; empty leaves it at Spark's default."""
+def measure(load: Load, folder: Path, wait: str, say: Say, actions: type[Actions] | None = None) -> dict[str, Any]:
+    """`wait` is spark.locality.wait; empty leaves it at Spark's default. With the actions of a benchmark of its own, or
+    with all that there are."""
     provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
     spark = None
     try:
         say("starting a cluster")
         folder.mkdir(parents=True, exist_ok=True)
         provider.start()
-        spark = session(provider, wait)
+        spark = session(provider, wait, load.tasks)
         internals = SparkInternals(spark)
         provider.bind(internals.executors, 90)
         stream = PlainStream(spark, load, str(folder / "checkpoint"))
         say(f"filling the state: {load.keys:,} keys")
-        stream.start(load.keys // FILLING + 1, 0)
-        live_gaps.until(stream, lambda: stream.keys >= load.keys, 300, "the state to be filled")
+        stream.start(int(load.keys / load.filling) + 1, 0)
+        live_gaps.until(stream, lambda: stream.keys >= load.keys, 300 + 5 * load.filling, "the state to be filled")
         stream.stop()
         stream.start(load.rate, load.keys)
         live_gaps.until(stream, lambda: stream.calm, live_gaps.CALM, "the backlog to be worked off")
         live_gaps.rest(stream, load.warm_up)
-        sizes = state_bytes(stream.checkpoint, TASKS)
-        found = Actions(stream, internals, load, provider, say).all(repartition=not wait)
+        sizes = state_bytes(stream.checkpoint, load.tasks)
+        found = (actions or Actions)(stream, internals, load, provider, say).all(repartition=not wait)
         stream.query.stop()
         return {"actions": [vars(one) for one in found], "state_bytes": sizes}
     finally:
@@ -140,7 +139,7 @@ def measure(load: Load, folder: Path, wait: str, say: Say) -> dict[str, Any]:
         provider.stop()
 
 
-def session(provider: StandaloneCluster, wait: str) -> Any:
+def session(provider: StandaloneCluster, wait: str, tasks: int) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ.update(provider.driver_environment())
@@ -149,7 +148,7 @@ def session(provider: StandaloneCluster, wait: str) -> Any:
     theirs = {name: value for name, value in provider.spark_conf().items() if not name.endswith("ReattemptInterval")}
     conf = theirs | {
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([HERE, str(Path(HERE).parent / "src")]),
-        "spark.sql.shuffle.partitions": str(TASKS),
+        "spark.sql.shuffle.partitions": str(tasks),
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.driver.memory": f"{MEMORY_MB}m",
@@ -184,7 +183,7 @@ class Actions:
             self._measure(DECOMMISSION, lambda: self._decommission(machine.name)),
         ]
         if repartition:
-            found.append(self._measure(PLAIN_CUT, self._repartition))
+            found.append(self._measure(self._load.plain_cut, self._repartition))
         return found
 
     def _add(self, machine: Any) -> int:
@@ -200,7 +199,7 @@ class Actions:
     def _restart(self) -> int:
         self._stream.stop()
         self._stream.start(self._load.rate, self._load.keys)
-        return TASKS
+        return self._load.tasks
 
     def _decommission(self, name: str) -> int:
         held = self._held(name)
@@ -213,22 +212,22 @@ class Actions:
         stream, load = self._stream, self._load
         stream.stop()
         try:
-            repartition_state(stream.spark, stream.checkpoint, MORE_TASKS)
+            repartition_state(stream.spark, stream.checkpoint, load.more_tasks)
         except (PySparkException, Py4JError) as error:
             if "LAST_BATCH_FAILED" not in str(error):
                 raise
             # The next batch had begun already. What Spark advises: finish it with a trigger that ends by itself.
             stream.start(load.rate, load.keys, at_once=True)
             stream.query.awaitTermination()
-            repartition_state(stream.spark, stream.checkpoint, MORE_TASKS)
+            repartition_state(stream.spark, stream.checkpoint, load.more_tasks)
         stream.start(load.rate, load.keys)
-        return MORE_TASKS
+        return load.more_tasks
 
     def _held(self, name: str) -> int:
         """How many of the query's state partitions are on a machine."""
         query = self._stream.query
         root = state_folder(query)
-        stores = [StatePartition(root, 0, task, "default") for task in range(TASKS)]
+        stores = [StatePartition(root, 0, task, "default") for task in range(self._load.tasks)]
         places = [self._internals.state_location(query, store) or "" for store in stores]
         return sum(f"_{name}_" in place for place in places)
 

@@ -155,7 +155,8 @@ class Soak:
             change.wait()
 
     def _log(self) -> str:
-        return (self.folder / "run.log").read_text()[-4000:]
+        """What it said at the end: its error is on standard output, what it showed on standard error."""
+        return "\n".join((self.folder / name).read_text()[-4000:] for name in ("run.log", "run.json"))
 
 
 def report(measured: Measured, summary: str) -> int:

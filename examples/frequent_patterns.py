@@ -223,9 +223,9 @@ def given(tweets):
     return sources.files(tweets, format="json", schema=TWEET)
 
 
-def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=20):
+def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=20, detector=None):
     """The topology of the paper: instances, tasks and minimum of each operator are those of its table I. A test gives
-    the detector fewer: every task is a process of Python."""
+    the detector fewer: every task is a process of Python. A benchmark gives a detector of its own."""
     topology = Topology("frequent_patterns")
     tweets = topology.source("input", source, instances=1)
     patterns = topology.map(
@@ -239,7 +239,7 @@ def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=
     )
     changes = topology.stateful(
         "detector",
-        Detector(threshold),
+        detector or Detector(threshold),
         inputs=patterns,
         key="pattern",
         schema=CHANGE,

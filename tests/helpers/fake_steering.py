@@ -109,6 +109,35 @@ DECISIONS: list[Json] = [
 ]
 
 
+def flow(operator: str, gap: float | None, during: float | None, behind: bool = False) -> Json:
+    gaps = {"gap_seconds": gap, "usual_gap_seconds": 0.2}
+    rates = {"rows_per_second_before": 500.0, "rows_per_second_during": during}
+    return {"operator": operator, **gaps, **rates, "behind": behind}
+
+
+def migration(number: int, **measured: Any) -> Json:
+    nothing = dict.fromkeys([f"{phase}_seconds" for phase in ("pause", "save", "load", "resume")])
+    moved = {"operator": "count", "tasks": [0, 3], "tasks_of_operator": 8, "moved_bytes": 2_500_000}
+    barriers = {"first_barrier": {"batch": 17, "time": 1000.4}, "second_barrier": None}
+    known = {**moved, "state_bytes": 10_000_000, "share": 0.25, "asked_at": 1000.0, "own": None, "others": []}
+    operators = [{**known, **nothing, **barriers, **measured}]
+    return {"id": number, "time": 1000.0, "change": "place 2 tasks", "reason": "", "operators": operators}
+
+
+MIGRATIONS: list[Json] = [
+    migration(
+        1,
+        pause_seconds=0.35,
+        load_seconds=0.8,
+        resume_seconds=1.25,
+        second_barrier={"batch": 18, "time": 1001.6},
+        own=flow("count", 1.4, 410.0),
+        others=[flow("split", 0.21, 499.0), flow("out", 1.5, 0.0, behind=True), flow("lines", None, None)],
+    ),
+    migration(2, share=None),
+]
+
+
 class FakeSteering:
     """Refuses what a real one would refuse by looking at names; everything else is carried out at once."""
 
@@ -170,6 +199,10 @@ class FakeSteering:
     def decisions(self, after: int = 0, limit: int = 1000) -> Json:
         found = [one for one in DECISIONS if one["id"] > after][:limit]
         return {"decisions": found, "next": found[-1]["id"] if found else after}
+
+    def migrations(self, after: int = 0, limit: int = 1000) -> Json:
+        found = [one for one in MIGRATIONS if one["id"] > after][:limit]
+        return {"migrations": found, "next": found[-1]["id"] if found else after}
 
     def all_operations(self) -> Json:
         return {"operations": [one.as_json() for one in self.operations.all()]}

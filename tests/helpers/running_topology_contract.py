@@ -180,6 +180,22 @@ class RunningTopologyContract:
         assert [(move.task, move.origin, move.slot) for move in outcome.placed.moves] == [(task, origin, other)]
         assert running.placements.planned.tasks["count"][task] == other
 
+    def test_a_migration_is_listed_once(self, running: RunningTopology) -> None:
+        self.flow(running)
+        log = running.changes.migrations
+        before = log.since()
+        origin = running.placements.planned.tasks["count"][1]
+        other = next(slot for slot in running.cluster.slots if slot != origin)
+        plan = plans.move_tasks("count", {1: other})
+        outcome = running.changes.carry_out(plan)
+        [moved] = outcome.placed.migrations
+        assert (moved.operator, moved.tasks, moved.tasks_of_operator) == ("count", (1,), 4)
+        assert 0 <= moved.moved_bytes <= moved.state_bytes
+        assert running.started_at <= moved.asked_at <= run_time()
+        assert running.changes.carry_out(plan).placed.migrations == (), "nothing is moved a second time"
+        [listed] = log.since(before[-1].id if before else 0)
+        assert listed.migrations == (moved,)
+
     def test_state_is_cut_into_another_number_of_tasks(self, running: RunningTopology) -> None:
         assert running.changes.leads_to(plans.set_tasks("count", 6)).placement.total("count") == 2
         for _ in range(2):  # the second batch begins when the first is committed: state that was never is not cut

@@ -57,6 +57,37 @@ def done(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def check_migration(run: SparkTopology, outcome: Outcome) -> None:
+    """The report of the move of three of four tasks of "count", the first move of this run."""
+    moves, [moved] = outcome.placed.moves, outcome.placed.migrations
+    assert (moved.operator, moved.tasks, moved.tasks_of_operator) == ("count", (0, 2, 3), 4)
+    assert moved.moved_bytes == sum(move.state_bytes for move in moves)
+    assert moved.share is not None and 0 < moved.share < 1, "task 1 has state too, and stays"
+    assert [one.migrations for one in run.changes.migrations.since()] == [(moved,)]
+
+    # The phases lie between the request and the second barrier, which is the batch after the first one.
+    first, second = moved.barriers.first, moved.barriers.second
+    assert first is not None and second is not None
+    assert second.batch == first.batch + 1
+    assert moved.pause_seconds is not None and moved.pause_seconds >= 0
+    assert moved.resume_seconds is not None and moved.resume_seconds > 0
+    assert moved.pause_seconds + moved.resume_seconds <= outcome.seconds
+    assert moved.save_seconds is not None, "Spark tells how long it took to commit"
+    assert moved.load_seconds == max(move.load_seconds for move in moves if move.load_seconds is not None)
+    told = [(event.subject, dict(event.fields)) for event in run.events.since(0) if "barrier" in event.fields]
+    assert [(subject, fields["barrier"], fields["batch"]) for subject, fields in told] == [
+        ("count", "first", first.batch),
+        ("count", "second", second.batch),
+    ]
+
+    # What does not lead to the tasks that move flows on; who gets rows from them is told apart.
+    others = {flow.operator: flow for flow in moved.others}
+    assert set(others) == {"events", "tag", "rows", "counts"}
+    assert {name for name, flow in others.items() if flow.behind} == {"counts"}
+    assert others["tag"].rows_per_second_during > 0
+    assert moved.own is not None and moved.own.gap_seconds > 0
+
+
 def refused(changes: Changes, *actions) -> str:
     with pytest.raises(PenstockError) as caught:
         changes.carry_out(Plan(actions))
@@ -92,6 +123,7 @@ def test_instances_tasks_and_machines_change_under_load(standalone_host, running
         for move in outcome.placed.moves:
             assert move.state_bytes > 0
             assert move.interruption.gap_seconds > 0
+        check_migration(run, outcome)
         assert run.placements.observed("count").tasks == {0: slots[3], 1: slots[0], 2: slots[3], 3: slots[1]}
         assert changes.carry_out(outcome.plan).status is Status.NOTHING
 

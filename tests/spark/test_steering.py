@@ -110,7 +110,10 @@ def test_it_is_seen_and_steered_from_another_process(live: Steered) -> None:
     assert live.run.placement.total("tag") == 3
     there = live.run.placement.tasks["count"][0]
     other = next(slot for slot in live.run.host.cluster.slots if slot != there)
-    assert live.command("move", "count", "0", other.name)["outcome"]["moves"][0]["to"] == other.name
+    outcome = live.command("move", "count", "0", other.name)["outcome"]
+    assert outcome["moves"][0]["to"] == other.name
+    assert [(one["operator"], one["tasks"]) for one in outcome["migrations"]] == [("count", [0])]
+    assert live.command("migrations")["migrations"][-1]["operators"] == outcome["migrations"]
     assert live.run.placement.tasks["count"][0] == other
 
     # More instances than tasks are refused, with the command that makes room for them; rows flow on meanwhile.

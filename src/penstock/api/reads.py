@@ -9,7 +9,7 @@ from penstock.api.status import status_of
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.neighbours import ALONE, Neighbours
 from penstock.autoscaler.operations import Operations
-from penstock.autoscaler.shapes import machine_as_json, placement_as_json
+from penstock.autoscaler.shapes import machine_as_json, migrated_as_json, placement_as_json
 from penstock.clock import meant, shown, wall_time
 from penstock.errors import PenstockError
 from penstock.monitor.history import HistoryQuery
@@ -110,6 +110,13 @@ class Reads:
         was measured after it, and the verdict. `next` is the id to give as `after` in the next call."""
         found = self._run.decisions.since(after, min(limit, MOST_EVENTS))
         return {"decisions": [one.as_json() for one in found], "next": found[-1].id if found else after}
+
+    def migrations(self, after: int = 0, limit: int = 1000) -> Json:
+        """The first changes whose id is above `after`, of those that moved state lately: for every operator what was
+        moved, how long each phase took, and how the other operators flowed meanwhile. `next` is the id to give as
+        `after` in the next call."""
+        found = self._run.changes.migrations.since(after, min(limit, MOST_EVENTS))
+        return {"migrations": [migrated_as_json(one) for one in found], "next": found[-1].id if found else after}
 
     def explain(self, alpha: float | None = None) -> Json:
         """The load as Stela sees it: input, processing rate, congestion and ETP of every operator, and ETPSum of every

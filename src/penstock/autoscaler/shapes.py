@@ -6,8 +6,11 @@ import dataclasses
 from typing import Any
 
 from penstock.autoscaler.proposals import Proposal
+from penstock.clock import shown
 from penstock.cluster.model import Machine, Placement
 from penstock.plans.enacting import Interruption, Outcome
+from penstock.plans.migration import Barrier, Migration
+from penstock.plans.migration_log import Migrated
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, SetTasks
 
 
@@ -75,7 +78,42 @@ def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
             for move in outcome.placed.moves
         ],
         "interruptions": [_interruption(one) for one in outcome.placed.interruptions],
+        "migrations": [migration_as_json(one) for one in outcome.placed.migrations],
     }
+
+
+def migrated_as_json(change: Migrated) -> dict[str, Any]:
+    return {
+        "id": change.id,
+        "time": shown(min(one.asked_at for one in change.migrations)),
+        "change": change.change,
+        "reason": change.reason,
+        "operators": [migration_as_json(one) for one in change.migrations],
+    }
+
+
+def migration_as_json(one: Migration) -> dict[str, Any]:
+    return {
+        "operator": one.operator,
+        "tasks": list(one.tasks),
+        "tasks_of_operator": one.tasks_of_operator,
+        "moved_bytes": one.moved_bytes,
+        "state_bytes": one.state_bytes,
+        "share": one.share,
+        "asked_at": shown(one.asked_at),
+        "pause_seconds": one.pause_seconds,
+        "save_seconds": one.save_seconds,
+        "load_seconds": one.load_seconds,
+        "resume_seconds": one.resume_seconds,
+        "first_barrier": _barrier(one.barriers.first),
+        "second_barrier": _barrier(one.barriers.second),
+        "own": None if one.own is None else dataclasses.asdict(one.own),
+        "others": [dataclasses.asdict(other) for other in one.others],
+    }
+
+
+def _barrier(one: Barrier | None) -> dict[str, Any] | None:
+    return None if one is None else {"batch": one.batch, "time": shown(one.at)}
 
 
 def _interruption(one: Interruption) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Catalog:
             nonlocal attempts
             attempts += 1
             # The commit of an attempt whose connection broke may have succeeded: then the batches are these very ones.
-            return self._publishing.run(connection, batches, again=attempts > 1)
+            return self._publishing.run(connection, batches, attempts > 1, self._fence.number)
 
         try:
             return self._fence.write(work)
@@ -183,7 +183,12 @@ class Catalog:
 
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Record that nobody will ask again for rows of the channel below `row` on behalf of the operator."""
-        rows = {(operator, channel): row}
+        self.commit_all({(operator, channel): row})
+
+    def commit_all(self, rows: Mapping[tuple[str, str], int]) -> None:
+        """The same for several operators and channels, in one transaction."""
+        if not rows:
+            return
         self._fence.write(
             lambda connection: move_positions(connection, self._move_committed, self._topology, "committed_rows", rows)
         )

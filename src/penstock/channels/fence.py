@@ -25,7 +25,7 @@ from penstock.errors import PenstockError
 
 Result = TypeVar("Result")
 
-#: Made once: it is the first statement of every write.
+#: The first statement of every write.
 _COUNT = (
     sa.update(tables.drivers)
     .where(
@@ -53,6 +53,7 @@ class Fence:
     def __init__(self, database: Database, topology: str) -> None:
         self._database = database
         self._topology = topology
+        self._count = database.prepare_statement(_COUNT)
         self._term: Term | None = None
         #: Writes are counted one after the other.
         self._writing = threading.Lock()
@@ -60,6 +61,12 @@ class Fence:
         #: connection breaks during a commit, nobody knows which of them the database has.
         self._confirmed = 0
         self._sent = 0
+
+    @property
+    def number(self) -> int | None:
+        """The number of the write that is under way, if the database is known to have the write before it and nothing
+        after that; None otherwise. Only whoever writes may ask."""
+        return self._sent if self._term is not None and self._confirmed == self._sent - 1 else None
 
     def begin(self) -> None:
         """Take over from the driver that wrote before; a write that it has under way is finished first, or refused."""
@@ -103,7 +110,7 @@ class Fence:
                 "sent": self._sent,
                 "next": self._sent + 1,
             }
-            if connection.execute(_COUNT, values).rowcount != 1:
+            if self._count.run(connection, [values]) != 1:
                 self._compare(connection)
                 raise RuntimeError("the catalog refused a write, though this driver still holds it")
             self._sent += 1

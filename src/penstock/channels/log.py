@@ -78,6 +78,8 @@ class Channels:
         #: The same lock, by operator: notified when a batch is published that concerns it.
         self._concerned: dict[str, threading.Condition] = {}
         self._indexes: dict[str, ChannelIndex] = {}
+        #: Channels that somebody has found full since a reader last made room in them.
+        self._found_full: set[str] = set()
         self._last_batches: dict[str, int] = {}
         # By operator and channel.
         self._read: dict[tuple[str, str], int] = {}
@@ -128,7 +130,10 @@ class Channels:
         rows, size = sum(segment.rows for segment in coming), sum(segment.bytes for segment in coming)
         with self._changed:
             waiting = [self.backlog(operator, channel) for operator in self._readers[channel]]
-        return any(it.rows + rows >= self._bound.rows or it.bytes + size >= self._bound.bytes for it in waiting)
+            found = any(it.rows + rows >= self._bound.rows or it.bytes + size >= self._bound.bytes for it in waiting)
+            if found:
+                self._found_full.add(channel)
+        return found
 
     def last_batch(self, operator: str) -> int | None:
         with self._changed:
@@ -143,7 +148,7 @@ class Channels:
     def wait(self, predicate: Callable[[], bool], timeout: float | None = None, operator: str = "") -> bool:
         """Wait until a predicate over these channels holds; whether it held when the time was over. The predicate must
         be quick: nobody else can ask the channels while it is evaluated. That happens after every publish or, for an
-        operator, after every publish that has rows for it or that has read what it wrote."""
+        operator, after every publish that has rows for it or that has made room where it found none."""
         with self._changed:
             return self._waited_for_by(operator).wait_for(predicate, timeout)
 
@@ -170,7 +175,12 @@ class Channels:
 
     def _notify_concerned(self, written: Iterable[str], read: Iterable[str]) -> None:
         operators = {reader for channel in written for reader in self._readers[channel]}
-        operators |= {self._writers[channel] for channel in read if channel in self._writers}
+        # Who writes a channel waits for its readers only if it has found the channel full. To wake a thread that waits
+        # for something else would cost more than the rest of the notification.
+        with self._changed:
+            emptier = self._found_full.intersection(read)
+            self._found_full -= emptier
+        operators |= {self._writers[channel] for channel in emptier if channel in self._writers}
         for operator in operators:
             self.notify(operator)
         self.notify()
@@ -307,9 +317,8 @@ class Channels:
     def _write_commits(self) -> None:
         with self._changed:
             pending = {key: row for key, row in self._committed.items() if row > self._committed_in_catalog[key]}
-        for (operator, channel), row in pending.items():
-            self.catalog.commit(operator, channel, row)
-            self._committed_in_catalog[operator, channel] = row
+        self.catalog.commit_all(pending)
+        self._committed_in_catalog.update(pending)
 
     def _delete_consumed(self) -> list[Segment]:
         # First the catalog, then the files: a crash in between leaves files that no one names, which the next sweep

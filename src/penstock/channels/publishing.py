@@ -2,22 +2,24 @@
 positions of their operators moved.
 
 Several batches, of several operators, share one transaction: what a transaction costs does not depend on how many they
-are. Statements are made once, with names in place of values: to make one costs more than to run it.
+are. Statements are made once, with names in place of values: to make one costs more than to run it. What one
+transaction has left behind, the next one need not ask for: the fence says whether anything was written in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.channels import tables
-from penstock.channels.database import Database
+from penstock.channels.database import Database, Prepared
 from penstock.channels.records import NewSegment, Segment
 
-_SEGMENT_COLUMNS = tuple(tables.segments.c[field.name] for field in fields(Segment))
+_SEGMENT_NAMES = tuple(one.name for one in fields(Segment))
+_SEGMENT_COLUMNS = tuple(tables.segments.c[name] for name in _SEGMENT_NAMES)
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,20 @@ class NewBatch:
     read_to: Mapping[str, int]
 
 
+@dataclass
+class _Left:
+    """What a transaction has left in the catalog, as far as it was asked for since something else was written."""
+
+    #: The number of the write, by the fence's count.
+    number: int | None = None
+    #: By operator, the number of its last batch; -1 if it has none.
+    lasts: dict[str, int] = field(default_factory=dict)
+    #: By channel, where it ends in rows and bytes.
+    ends: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
 class Publishing:
-    """Of one topology."""
+    """Of one topology. One thread at a time runs it."""
 
     def __init__(self, database: Database, topology: str, clock: Callable[[], float]) -> None:
         self._topology = topology
@@ -55,8 +69,8 @@ class Publishing:
             )
             .order_by(segments.c.channel, segments.c.first_row)
         )
-        self._insert_batches = sa.insert(batches)
-        self._insert_segments = sa.insert(segments)
+        self._insert_batches = database.prepare_statement(sa.insert(batches), batches.c.keys())
+        self._insert_segments = database.prepare_statement(sa.insert(segments), ["topology", *_SEGMENT_NAMES])
         # The order of the names is the same for everyone, so that two transactions never wait for each other.
         self._lock_ends = (
             sa.select(channels.c.channel, channels.c.end_rows, channels.c.end_bytes)
@@ -65,22 +79,29 @@ class Publishing:
             .with_for_update()
         )
         self._insert_ends = database.insert(channels).on_conflict_do_nothing()
-        self._move_ends = (
+        self._move_ends = database.prepare_statement(
             sa.update(channels)
             .where(channels.c.topology == of, channels.c.channel == sa.bindparam("of_channel"))
             .values(end_rows=sa.bindparam("to_rows"), end_bytes=sa.bindparam("to_bytes"))
         )
         self._move_read = moved_position(database, "read_rows")
+        self._left = _Left()
 
-    def run(self, connection: sa.Connection, batches: Sequence[NewBatch], again: bool) -> list[list[Segment] | None]:
+    def run(
+        self, connection: sa.Connection, batches: Sequence[NewBatch], again: bool, number: int | None = None
+    ) -> list[list[Segment] | None]:
         """For each batch its segments with their places; None for one that was published before, of which nothing is
-        changed. `again`: an earlier attempt may have succeeded without our knowing."""
+        changed. `again`: an earlier attempt may have succeeded without our knowing. `number` is the number of this
+        write, if the database is known to have the write before it and nothing after that (`Fence.number`)."""
+        if number is None or self._left.number != number - 1:
+            self._left = _Left()
+        self._left.number = number
         lasts = self._lasts(connection, {one.operator for one in batches})
         placed: list[list[Segment] | None] = []
         new: list[NewBatch] = []
         for one in batches:
             # Batch numbers of an operator only grow, so one that is not above the last was published, even if pruned.
-            if one.number <= lasts.get(one.operator, -1):
+            if one.number <= lasts[one.operator]:
                 placed.append(self._own(connection, one) if again else None)
                 continue
             lasts[one.operator] = one.number
@@ -93,8 +114,13 @@ class Publishing:
         return [fresh.get(id(one), was) for one, was in zip(batches, placed, strict=True)]
 
     def _lasts(self, connection: sa.Connection, operators: set[str]) -> dict[str, int]:
-        values = {"of_topology": self._topology, "operators": sorted(operators)}
-        return {row[0]: row[1] for row in connection.execute(self._last_batches, values)}
+        """The last batches of operators: of these, and perhaps of others."""
+        known = self._left.lasts
+        if unknown := operators - known.keys():
+            values = {"of_topology": self._topology, "operators": sorted(unknown)}
+            known.update(dict.fromkeys(unknown, -1))
+            known.update((row[0], row[1]) for row in connection.execute(self._last_batches, values))
+        return known
 
     def _own(self, connection: sa.Connection, batch: NewBatch) -> list[Segment] | None:
         """The published segments of a batch if they are the given ones: no two attempts share a file name."""
@@ -105,8 +131,8 @@ class Publishing:
 
     def _record(self, connection: sa.Connection, batches: Sequence[NewBatch]) -> None:
         now = self._clock()
-        connection.execute(
-            self._insert_batches,
+        self._insert_batches.run(
+            connection,
             [
                 {
                     "topology": self._topology,
@@ -139,42 +165,55 @@ class Publishing:
                 ends[segment.channel] = (rows + segment.rows, size + segment.bytes)
             placed.append(own)
         of = {"topology": self._topology}
-        connection.execute(self._insert_segments, [of | vars(segment) for own in placed for segment in own])
-        connection.execute(
-            self._move_ends,
+        self._insert_segments.run(connection, [of | vars(segment) for own in placed for segment in own])
+        self._move_ends.run(
+            connection,
             [
-                {"of_topology": self._topology, "of_channel": channel, "to_rows": rows, "to_bytes": size}
-                for channel, (rows, size) in ends.items()
+                {
+                    "of_topology": self._topology,
+                    "of_channel": channel,
+                    "to_rows": ends[channel][0],
+                    "to_bytes": ends[channel][1],
+                }
+                for channel in channels
             ],
         )
         return placed
 
     def _ends(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Where channels end, in rows and bytes. Nobody else may move an end until the transaction is over."""
+        """Where channels end, in rows and bytes: these, and perhaps others. Nobody else may move an end until the
+        transaction is over."""
+        known = self._left.ends
+        unknown = [channel for channel in channels if channel not in known]
+        if unknown:
+            known.update(self._locked(connection, unknown))
+        missing = [channel for channel in unknown if channel not in known]
+        if missing:
+            new = {"topology": self._topology, "end_rows": 0, "end_bytes": 0}
+            connection.execute(self._insert_ends, [{**new, "channel": channel} for channel in missing])
+            known.update(self._locked(connection, missing))
+        return known
+
+    def _locked(self, connection: sa.Connection, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
         values: dict[str, Any] = {"of_topology": self._topology, "channels": channels}
-        ends = {channel: (rows, size) for channel, rows, size in connection.execute(self._lock_ends, values)}
-        missing = [channel for channel in channels if channel not in ends]
-        if not missing:
-            return ends
-        new = {"topology": self._topology, "end_rows": 0, "end_bytes": 0}
-        connection.execute(self._insert_ends, [{**new, "channel": channel} for channel in missing])
         return {channel: (rows, size) for channel, rows, size in connection.execute(self._lock_ends, values)}
 
 
-def moved_position(database: Database, column: str) -> sa.Executable:
+def moved_position(database: Database, column: str) -> Prepared:
     """The statement that moves one kind of position forward; never back."""
     table = tables.positions
     statement = database.insert(table)
     to = statement.excluded[column]
-    return statement.on_conflict_do_update(
+    moved = statement.on_conflict_do_update(
         index_elements=["topology", "operator", "channel"],
         set_={column: sa.case((to > table.c[column], to), else_=table.c[column])},
     )
+    return database.prepare_statement(moved, table.c.keys())
 
 
 def move_positions(
     connection: sa.Connection,
-    statement: sa.Executable,
+    statement: Prepared,
     topology: str,
     column: str,
     rows: Mapping[tuple[str, str], int],
@@ -182,8 +221,8 @@ def move_positions(
     """Run that statement; rows are by operator and channel."""
     if rows:
         start = {"topology": topology, "read_rows": 0, "committed_rows": 0}
-        connection.execute(
-            statement,
+        statement.run(
+            connection,
             [
                 {**start, "operator": operator, "channel": channel, column: row}
                 for (operator, channel), row in sorted(rows.items())

@@ -218,3 +218,20 @@ def decisions(name: str | None, after: int, limit: int, as_json: bool) -> Comman
         return CommandResult(answer=answer)
     print_decisions(answer)
     return CommandResult()
+
+
+@penstock.command()
+@TOPOLOGY
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show changes above this id.")
+@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=1000, help="Show at most so many changes.")
+@JSON
+def migrations(name: str | None, after: int, limit: int, as_json: bool) -> CommandResult:
+    """List the changes that moved state lately: what moved, how long each phase took, how the others flowed."""
+    from penstock.cli.migration_page import print_migrations
+
+    with connected(name) as client:
+        answer = client.get("migrations", after=after, limit=limit)
+    if as_json:
+        return CommandResult(answer=answer)
+    print_migrations(answer)
+    return CommandResult()

@@ -37,8 +37,10 @@ The handle asks for a change by name, and waits in line. A program can also make
 
 `carry_out` returns when Spark was seen to run the plan, or when Penstock has rolled it back: `outcome.status` and
 `outcome.reason` say which and why, `outcome.steps` how long each step took, and `outcome.placed.moves` from where to
-where each task went, with how many bytes of state and how long its operator stood still. Penstock refuses a plan that
-cannot be carried out, with a named error, and changes nothing. While another change is under way, the error is `BUSY`.
+where each task went, with how many bytes of state and how long its operator stood still. `outcome.placed.migrations`
+has for each operator whose tasks moved how long every phase took ([control.md](control.md#what-a-move-of-state-cost)
+explains the figures), and `changes.migrations.since()` those of earlier changes. Penstock refuses a plan that cannot be
+carried out, with a named error, and changes nothing. While another change is under way, the error is `BUSY`.
 `changes.leads_to(plan)` says where a plan leads and changes nothing. `changes.cheapest_tasks("count", a, b, 2)` says
 which two tasks on slot `a` cost the least to move to `b`: tasks that have been there already, then the smallest.
 

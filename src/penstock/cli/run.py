@@ -150,4 +150,5 @@ class Watch:
         return True
 
     def _show(self, stopping: str = "") -> None:
-        self.screen.show(display_of(self.run, self.order.choice.kind, self.order.seconds, stopping))
+        if self.screen.wants(stopping):
+            self.screen.show(display_of(self.run, self.order.choice.kind, self.order.seconds, stopping))

@@ -20,6 +20,8 @@ from penstock.cli.screen import PLAIN_WIDTH
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLOT_WIDTH = 40
+#: The phases of a migration, in their order.
+PHASES = ("pause", "save", "load", "resume")
 Json = Mapping[str, Any]
 
 
@@ -229,6 +231,17 @@ def print_operation(operation: Json) -> None:
             f"  {move['operator']}: task {move['task']} from {move['from']} to {move['to']}, "
             f"{move['state_bytes'] / 1e6:.1f} MB of state; {plural(1, 'operator')} stood still {stood:.1f} s"
         )
+    # A topology that an older Penstock runs says nothing of migrations.
+    for one in (outcome.get("migrations") or ()) if outcome is not None else ():
+        click.echo(f"  {migration_line(one)}")
+
+
+def migration_line(one: Json) -> str:
+    """What was moved of one operator, and how long each phase took."""
+    moved = f"{len(one['tasks'])} of {plural(one['tasks_of_operator'], 'task')}"
+    share = "" if one["share"] is None else f", {percent(one['share'])} of its state"
+    phases = ", ".join(f"{phase} {seconds(one[f'{phase}_seconds'])}" for phase in PHASES)
+    return f"{one['operator']} moved {moved}{share}: {phases}"
 
 
 @contextmanager

@@ -30,6 +30,10 @@ class Screen:
     def show(self, display: Display) -> None:
         raise NotImplementedError
 
+    def wants(self, stopping: str) -> bool:
+        """Whether it would show anything now: what is to be shown takes time to find out."""
+        return True
+
     def __enter__(self) -> Screen:
         return self
 
@@ -48,6 +52,9 @@ class Lines(Screen):
     def tell(self, text: str) -> None:
         self._file.write(f"{text}\n")
         self._file.flush()
+
+    def wants(self, stopping: str) -> bool:
+        return stopping != self._stopping or self._next is None or time.monotonic() >= self._next
 
     def show(self, display: Display) -> None:
         if display.stopping and not self._stopping:

@@ -29,5 +29,8 @@ def forget_gone(work_dir: Path, machines: Collection[str]) -> None:
 
 def _last_words(folder: Path) -> tuple[float, str, int]:
     """When an executor has printed something for the last time; where that is the same, the order of their coming."""
-    files = [file for file in (folder / "stderr", folder / "stdout") if file.exists()]
-    return max((file.stat().st_mtime for file in files), default=0.0), folder.parent.name, int(folder.name)
+    newest = 0.0
+    for file in (folder / "stderr", folder / "stdout"):
+        with contextlib.suppress(OSError):  # the executor has printed nothing, or somebody else tidies up
+            newest = max(newest, file.stat().st_mtime)
+    return newest, folder.parent.name, int(folder.name)

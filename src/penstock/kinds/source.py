@@ -105,7 +105,8 @@ class Offsets:
         raise NotImplementedError
 
     def committed(self, end: Offset) -> None:
-        """Nobody will ask again for anything before this offset."""
+        """Nobody will ask again for anything before this offset. Nobody looks what is there because of this: a source
+        that has more afterwards says so in `due_in`."""
 
     @property
     def ended(self) -> bool:

@@ -18,6 +18,8 @@ from typing import Protocol
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
+from penstock.plans.migration import Migration
+from penstock.plans.migration_log import MigrationLog
 from penstock.plans.plan import Action, AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, Target, diff, target
 from penstock.topology.definition import TopologyDefinition
 
@@ -52,10 +54,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Placed:
-    """What it took to reach a placement: the tasks that moved, and the interruptions."""
+    """What it took to reach a placement: the tasks that moved, the interruptions, and a migration for every operator
+    whose tasks moved."""
 
     moves: tuple[Move, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
+    migrations: tuple[Migration, ...] = ()
 
 
 class Engine(Protocol):
@@ -130,6 +134,8 @@ class Enactor:
         self._cancelled = threading.Event()
         #: Machines that a plan has removed: to remove one of them again changes nothing.
         self._removed: set[str] = set()
+        #: The changes that moved state lately.
+        self.migrations = MigrationLog()
         #: The plan that is being carried out, and its present step.
         self.current: Plan | None = None
         self.step = ""
@@ -189,8 +195,12 @@ class Enactor:
                         added.append(machine.name)
             # Instances that were planned for a machine by its expected slots go to the slots that really came.
             placement = self.leads_to(plan).placement
-            with steps.of(_summary(diff(before, placement))):
+            what = _summary(diff(before, placement))
+            with steps.of(what):
                 placed = engine.place(placement, self._give_up)
+            # State that has moved has moved, also if a machine then cannot be removed and the change is rolled back.
+            # Only a change of which the engine could not say what it took is not entered.
+            self.migrations.enter(what, plan.reason, placed.migrations)
         except Exception as problem:
             return self._roll_back(plan, before, added, _named(problem), steps)
         try:

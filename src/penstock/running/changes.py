@@ -6,6 +6,7 @@ from typing import Protocol
 
 from penstock.cluster.model import Slot
 from penstock.plans.enacting import Outcome
+from penstock.plans.migration_log import MigrationLog
 from penstock.plans.plan import Plan, Target
 
 
@@ -15,6 +16,10 @@ class Changes(Protocol):
     @property
     def step(self) -> str:
         """The step of the plan that is being carried out now; empty if no plan is."""
+
+    @property
+    def migrations(self) -> MigrationLog:
+        """The changes that moved state lately, with what each migration cost."""
 
     def leads_to(self, plan: Plan) -> Target:
         """Where the plan leads from here. A plan that could not run is refused with a named error. Nothing changes."""

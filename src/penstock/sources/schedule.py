@@ -36,6 +36,24 @@ class ScheduleStep:
 
 
 @dataclass(frozen=True)
+class _Line:
+    """The rows that are due in a step, as a line over time: (at_start + a_second * seconds) / parts."""
+
+    at_start: int
+    a_second: int
+    parts: int
+
+    @staticmethod
+    def of(step: ScheduleStep, begin: Fraction, rows_before: Fraction) -> _Line:
+        at_start = rows_before - step.rate * begin
+        parts = math.lcm(at_start.denominator, step.rate.denominator)
+        return _Line(int(at_start * parts), int(step.rate * parts), parts)
+
+    def at(self, seconds: Fraction) -> Fraction:
+        return (self.at_start + self.a_second * seconds) / self.parts
+
+
+@dataclass(frozen=True)
 class Schedule:
     """Steps one after the other; after the last one its rate goes on, or all of them are repeated."""
 
@@ -44,13 +62,16 @@ class Schedule:
 
     def due(self, elapsed: float) -> int:
         """How many rows should have been given `elapsed` seconds after the start."""
-        time = Fraction(elapsed)
-        if time <= 0:
+        if elapsed <= 0:
             return 0
+        time = Fraction(elapsed)
         rounds, time = divmod(time, self._ends[-1]) if self.repeat else (0, time)
-        step = min(bisect_right(self._ends, time), len(self.steps) - 1)
-        rows = self._rows_before(step) + self.steps[step].rate * (time - self._begin(step))
-        return math.floor(rounds * self._rows[-1] + rows)
+        step = 0 if len(self.steps) == 1 else min(bisect_right(self._ends, time), len(self.steps) - 1)
+        line = self._lines[step]
+        # Integers: a source asks for every batch several times, and fractions cost ten times as much.
+        above, below = time.numerator, time.denominator
+        rows = (line.at_start * below + line.a_second * above) // (line.parts * below)
+        return rows if not rounds else math.floor(rounds * self._rows[-1] + line.at(time))
 
     def when(self, row: int) -> float:
         """The seconds after the start at which `due` first reaches `row`: infinity if it never does."""
@@ -87,6 +108,10 @@ class Schedule:
     def _rows(self) -> list[Fraction]:
         """The rows due when each step ends."""
         return list(accumulate(step.rows for step in self.steps))
+
+    @cached_property
+    def _lines(self) -> list[_Line]:
+        return [_Line.of(step, self._begin(index), self._rows_before(index)) for index, step in enumerate(self.steps)]
 
     def _begin(self, step: int) -> Fraction:
         return self._ends[step - 1] if step else Fraction(0)

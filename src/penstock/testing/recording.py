@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.errors import PenstockError
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
+from penstock.plans.migration import Migration
 from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repartition import Repartition, check_repartition, with_tasks
 from penstock.strategies.mapping.round_robin import round_robin
@@ -39,6 +41,8 @@ class RecordingEngine:
         self.noted = ""
         #: Call -> the error to raise instead of doing it.
         self.fails: dict[str, PenstockError] = {}
+        #: Operator -> the bytes of each task's state; 0 where a test says nothing.
+        self.state_bytes: dict[str, list[int]] = {}
         #: Machines that come under another name than planned.
         self.comes_as: dict[str, Machine] = {}
         #: Called in the middle of every call.
@@ -68,6 +72,7 @@ class RecordingEngine:
         }
 
     def place(self, placement: Placement, give_up: GiveUp) -> Placed:
+        asked_at = run_time()
         self._call("place", give_up)
         before, self.planned = self.planned, placement
         self.placed_anew()
@@ -80,14 +85,25 @@ class RecordingEngine:
                 action.task,
                 before.tasks[action.operator][action.task],
                 action.slot,
-                0,
+                self._sizes(action.operator)[action.task],
                 None,
                 interruptions[action.operator],
             )
             for action in changes
             if isinstance(action, MoveTask)
         )
-        return Placed(moves, tuple(interruptions.values()))
+        moving = dict.fromkeys(move.operator for move in moves)
+        migrations = tuple(self._migration(name, moves, asked_at) for name in moving)
+        return Placed(moves, tuple(interruptions.values()), migrations)
+
+    def _sizes(self, operator: str) -> list[int]:
+        return self.state_bytes.get(operator) or [0] * len(self.planned.tasks[operator])
+
+    def _migration(self, operator: str, moves: tuple[Move, ...], asked_at: float) -> Migration:
+        """What was moved. No batch runs here, so no phase is measured."""
+        own, sizes = [move for move in moves if move.operator == operator], self._sizes(operator)
+        moved = sum(move.state_bytes for move in own)
+        return Migration(operator, tuple(move.task for move in own), len(sizes), moved, sum(sizes), asked_at)
 
     def dealt_anew(self, operator: str, tasks: int) -> Placement:
         planned = self.planned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -66,6 +67,30 @@ def test_a_policy_that_needs_no_goal_scales_without_one_and_refuses_one(monkeypa
     made.clear()
     with module.run(declared(), "standalone", settings=Settings(control="off")):
         assert not made
+
+
+def test_a_move_is_told_in_its_outcome_and_in_the_list_of_migrations() -> None:
+    topology = Topology("t")
+    rows = topology.source("rows", sources.rate(1, sources.numbers()))
+    counted = topology.keyed("count", lambda frame: frame, inputs=rows, key="id", schema="id long", tasks=2)
+    topology.sink("out", sinks.noop(), inputs=counted)
+    run = RecordingTopology(topology.definition(), Cluster.of(["a", "b"], 1))
+    run.engine.state_bytes["count"] = [300, 100]
+    handle = Handle(run, "standalone")
+    assert handle.migrations() == {"migrations": [], "next": 0}
+    was = run.placements.planned.tasks["count"][0]
+    other = next(slot for slot in run.cluster.slots if slot != was)
+    [told] = handle.wait_for(handle.move_task("count", 0, other.name))["outcome"]["migrations"]
+    assert (told["operator"], told["tasks"], told["tasks_of_operator"]) == ("count", [0], 2)
+    assert (told["moved_bytes"], told["state_bytes"], told["share"]) == (300, 400, 0.75)
+    phases = [told[f"{phase}_seconds"] for phase in ("pause", "save", "load", "resume")]
+    assert phases == [None] * 4, "no batch ran"
+    answer = handle.migrations()
+    assert (answer["next"], [one["operators"] for one in answer["migrations"]]) == (1, [[told]])
+    assert answer["migrations"][0]["time"] == told["asked_at"]
+    assert json.loads(json.dumps(answer)) == answer, "it is plain enough for JSON"
+    assert handle.migrations(after=1) == {"migrations": [], "next": 1}
+    handle.end()
 
 
 def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,8 @@ def test_nothing_but_its_health_without_the_token(
 
 
 def test_reads(client: TestClient) -> None:
-    for path in ("topology", "status", "snapshot", "placement", "explain", "events", "operations", "decisions"):
+    lists = ("events", "operations", "decisions", "migrations")
+    for path in ("topology", "status", "snapshot", "placement", "explain", *lists):
         assert client.get(f"/v1/{path}", headers=HEADERS).status_code == 200, path
     answer = client.get("/v1/history", headers=HEADERS, params={"metric": ["rate"], "since": 1.0})
     assert answer.json()["series"][0]["values"] == {"rate": [1.0, None, 4.0]}
@@ -60,6 +61,15 @@ def test_decisions_come_with_their_verdicts(client: TestClient) -> None:
     assert answer["next"] == 1
     later = client.get("/v1/decisions", headers=HEADERS, params={"after": 1}).json()
     assert [one["id"] for one in later["decisions"]] == [2]
+
+
+def test_migrations_come_in_pages(client: TestClient) -> None:
+    answer = client.get("/v1/migrations", headers=HEADERS, params={"limit": 1}).json()
+    assert [one["operators"][0]["resume_seconds"] for one in answer["migrations"]] == [1.25]
+    assert answer["next"] == 1
+    later = client.get("/v1/migrations", headers=HEADERS, params={"after": 1}).json()
+    assert [one["id"] for one in later["migrations"]] == [2]
+    assert client.get("/v1/migrations", headers=HEADERS, params={"limit": 0}).status_code == 422
 
 
 def test_actions_and_their_dry_runs(client: TestClient, steering: FakeSteering) -> None:

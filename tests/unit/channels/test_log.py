@@ -437,7 +437,7 @@ def test_what_a_failed_attempt_left_is_found_while_it_runs(world: World) -> None
 
 
 def test_a_publish_wakes_those_that_it_concerns(world: World) -> None:
-    """The readers of what was written, and the writers of what was read, who may have room again."""
+    """The readers of what was written; a writer of what was read only if it has found no room."""
     readers = {"lines": ["count", "copy"], "counts": ["out"]}
     channels = world.channels(readers, {"lines": "read", "counts": "count"})
     asked: dict[str, int] = dict.fromkeys(["read", "count", "copy", "out", "elsewhere"], 0)
@@ -468,3 +468,23 @@ def test_a_publish_wakes_those_that_it_concerns(world: World) -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert asked["elsewhere"] == asked["out"] == 2, "asked when it began to wait, and when it was told at the end"
     assert asked["copy"] in (2, 3), "and by the publish of what it reads"
+    assert asked["read"] == 2, "it has found room, and waits for something else"
+
+
+def test_who_has_found_no_room_is_woken_by_a_reader_that_makes_some(world: World) -> None:
+    channels = world.channels({"lines": ["count"]}, WRITERS, Bound(10, 1 << 30))
+    channels.publish("read", 0, [world.segment(0, 10)], "{}", {})
+    has_waited = threading.Event()
+
+    def has_room() -> bool:
+        full = channels.full("lines")
+        has_waited.set()
+        return not full
+
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(channels.wait(has_room, 30, "read")), daemon=True)
+    thread.start()
+    assert has_waited.wait(30)
+    channels.publish("count", 0, [], "{}", {"lines": 4})
+    thread.join(10)
+    assert found == [True]

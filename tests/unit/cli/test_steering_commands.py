@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from control_fixtures import registry, running, steering
-from fake_steering import STATUS, FakeSteering
+from fake_steering import MIGRATIONS, STATUS, FakeSteering
 
 from penstock.api.discovery import Running
 from penstock.api.server import served
 from penstock.autoscaler.operations import Operation
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
-from penstock.cli.running_pages import plot
+from penstock.cli.running_pages import plot, print_operation
 from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
 
@@ -59,6 +59,33 @@ def test_decisions(command: Command, running: Running) -> None:
     assert command("decisions", "--after", "2") == (0, "Nothing was decided yet.\n")
 
 
+def test_migrations(command: Command, running: Running) -> None:
+    code, text = command("migrations")
+    assert code == 0
+    first, second, own, flowed_on, behind, unheard_of = (
+        " ".join(line.split()) for line in text.splitlines() if line[:2].strip().isdigit()
+    )
+    assert first.endswith("count 2/8 2.5 25% 350 ms - 800 ms 1.2 s 1.4 s 200 ms 17 | 18")
+    assert second.endswith("count 2/8 2.5 - - - - - - - 17 | -")
+    assert own == "1 count count moved 1.4 s 200 ms 500 410"
+    assert flowed_on == "1 count split 210 ms 200 ms 500 499"
+    assert behind == "1 count out behind it 1.5 s 200 ms 500 0"
+    assert unheard_of == "1 count lines - 200 ms 500 -"
+    found = json.loads(command("migrations", "--after", "1", "--json")[1])
+    assert [one["id"] for one in found["migrations"]] == [2]
+    assert command("migrations", "--after", "2") == (0, "No state was moved yet.\n")
+
+
+def test_an_operation_that_moved_state_says_how_long_each_phase_took(capsys: pytest.CaptureFixture[str]) -> None:
+    moved = [change["operators"][0] for change in MIGRATIONS]
+    outcome = {"seconds": 0.0, "moves": [], "migrations": moved}
+    operation = {"id": 4, "action": "move", "state": "rolled back", "step": "", "reason": "", "outcome": outcome}
+    print_operation(operation)
+    [_, first, second] = capsys.readouterr().out.splitlines()
+    assert first == "  count moved 2 of 8 tasks, 25% of its state: pause 350 ms, save -, load 800 ms, resume 1.2 s"
+    assert second == "  count moved 2 of 8 tasks: pause -, save -, load -, resume -"
+
+
 def test_nothing_runs(command: Command) -> None:
     assert command("ps") == (0, "No topology of yours runs. Start one with: penstock run FILE\n")
     assert command("ps", "--json")[1] == '{\n  "running": []\n}\n'
@@ -72,6 +99,7 @@ def test_nothing_runs(command: Command) -> None:
         ["stop"],
         ["explain"],
         ["decisions"],
+        ["migrations"],
     ):
         code, text = command(*words)
         assert (code, text.partition(":")[0]) == (2, "NOTHING_RUNS"), words

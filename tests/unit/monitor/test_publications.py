@@ -26,17 +26,19 @@ def test_gaps_are_between_publications() -> None:
     for batch, at in enumerate((10.0, 12.0, 17.0)):
         published.note(report(at, batch=batch))
     assert published.gaps("work") == [(12.0, 2.0), (17.0, 5.0)]
-    assert published.newest("work") == BatchTimes(2, 16.0, 17.0)
+    assert published.newest("work") == BatchTimes(2, 16.0, 17.0, rows=1) == published.batches("work")[-1]
+    assert [one.batch for one in published.batches("work")] == [0, 1, 2]
+    assert published.batches("out") == []
     assert published.gaps("out") == []
 
 
 def test_only_the_newest_publications_are_kept() -> None:
     published = Publications()
-    for at in range(1000):
+    for at in range(2 * KEPT):
         published.note(report(at))
     gaps = published.gaps("work")
     assert len(gaps) == KEPT - 1
-    assert gaps[-1] == (999, 1)
+    assert gaps[-1] == (2 * KEPT - 1, 1)
 
 
 def test_places_are_those_since_the_placement_changed() -> None:

@@ -59,6 +59,35 @@ def test_moves_are_reported_from_and_to(engine: RecordingEngine) -> None:
     ]
 
 
+def test_every_operator_whose_tasks_move_has_a_migration(engine: RecordingEngine) -> None:
+    was = engine.planned.tasks["k"]
+    engine.state_bytes["k"] = [10, 20, 30, 40]
+    enactor = Enactor(engine)
+    [task, *_] = [task for task, slot in enumerate(was) if slot == A]
+    [moved] = enactor.carry_out(plans.move_tasks("k", {task: B})).placed.migrations
+    assert (moved.operator, moved.tasks, moved.tasks_of_operator) == ("k", (task,), 4)
+    assert (moved.moved_bytes, moved.state_bytes) == (engine.state_bytes["k"][task], 100)
+    assert moved.pause_seconds is moved.save_seconds is moved.load_seconds is moved.resume_seconds is None
+    enactor.carry_out(Plan((SetInstances("m", {A: 3}),)))
+    [kept] = enactor.migrations.since()
+    assert (kept.id, kept.change, kept.migrations) == (1, "place 1 task", (moved,))
+
+
+def test_state_that_moved_is_listed_even_if_the_change_is_rolled_back_after_that(engine: RecordingEngine) -> None:
+    engine.fails["remove machine b"] = LOST
+    enactor = Enactor(engine)
+    outcome = enactor.carry_out(plans.remove_machines(engine.planned, engine.cluster, ["b"]))
+    assert outcome.status is Status.ROLLED_BACK
+    assert [one.operator for kept in enactor.migrations.since() for one in kept.migrations] == ["k"]
+
+
+def test_what_does_not_get_as_far_as_moving_state_is_not_listed(engine: RecordingEngine) -> None:
+    engine.fails["place"] = LOST
+    enactor = Enactor(engine)
+    assert enactor.carry_out(plans.move_tasks("k", {0: B, 1: B, 2: A})).status is Status.ROLLED_BACK
+    assert enactor.migrations.since() == []
+
+
 def test_twice_is_once(engine: RecordingEngine) -> None:
     enactor = Enactor(engine)
     moves = plans.remove_machines(engine.planned, engine.cluster, ["b"]).actions

@@ -11,6 +11,7 @@ from itertools import islice
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.engine.change import repartition
+from penstock.engine.change.crossings import Crossings
 from penstock.engine.run import arrangement
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import SparkInternals
@@ -22,6 +23,7 @@ from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
 from penstock.monitor.publications import BatchTimes
 from penstock.plans.enacting import GiveUp, Interruption, Move, Placed
+from penstock.plans.migration import USUAL_GAPS
 from penstock.plans.plan import MoveTask, SetInstances, diff
 from penstock.plans.repair import repair
 from penstock.plans.repartition import CuttingEnactor, Repartition
@@ -34,8 +36,6 @@ POLL = 0.05
 STAND_SECONDS = 1.0
 #: A change does not wait for an operator that has had nothing to do for so long.
 IDLE_SECONDS = 3.0
-#: The usual gap between two batches is the median of so many.
-USUAL_GAPS = 20
 #: A state store that is not warm after so long is left to its first batch.
 WARM_STATE_SECONDS = 60.0
 #: What a task usually takes is the median of so many batches.
@@ -184,17 +184,18 @@ class RunningEngine:
         moved = [action for action in changes if isinstance(action, MoveTask)]
         sizes = {name: self._state_bytes(name) for name in {move.operator for move in moved}}
         usual = {name: self._task_seconds(name) for name in sizes}
+        operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}
+        tasks = {name: [one.task for one in moved if one.operator == name] for name in sorted(sizes)}
+        crossings = Crossings(run, tasks, operators, run_time(), self._task_seconds)
         run.chaining.split(placement)
-        at = run_time()
+        at = crossings.placed_at = run_time()
         run.arrangement.plan(placement)
         run.placed_anew(at)
-        operators = {action.operator for action in changes if isinstance(action, MoveTask | SetInstances)}
-        seen = self._await_seen(operators, at, placement.slots - before.slots, give_up)
+        self._await_seen(operators, at, placement.slots - before.slots, give_up, crossings)
+        over_at = run_time()
         arrangement.record(run.catalog, run.definition, placement)
         interruptions = {name: self._interruption(name, at) for name in sorted(operators)}
-        first = {name: self._task_seconds(name, seen[name].batch) for name in sizes if name in seen}
-        loads = {name: _longer(usual[name], seconds) for name, seconds in first.items()}
-        run.chaining.join()
+        loads = {name: _longer(usual[name], seconds) for name, seconds in crossings.task_seconds.items()}
         moves = tuple(
             Move(
                 move.operator,
@@ -207,32 +208,45 @@ class RunningEngine:
             )
             for move in moved
         )
-        return Placed(moves, tuple(interruptions.values()))
+        migrations = crossings.reports(moves, sizes, over_at)
+        run.chaining.join()
+        return Placed(moves, tuple(interruptions.values()), migrations)
 
-    def _await_seen(self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp) -> dict[str, Observed]:
-        """Wait until a batch of every operator ran where it is now to run; one that has nothing to do runs nowhere. A
-        slot that this change brings into use may be lost and come back in time: nothing counts until it has."""
+    def _await_seen(
+        self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp, crossings: Crossings
+    ) -> None:
+        """Wait until a batch of every operator ran where it is now to run, and was published if tasks of the operator
+        moved; one that has nothing to do runs nowhere. A slot that this change brings into use may be lost and come
+        back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
         looked_at: dict[str, BatchTimes] = {}
         idle_since: dict[str, float] = {}
         seen: dict[str, Observed] = {}
         waiting = {name for name in operators if run.query(name).feeds}
+        #: Since when no slot of the change is lost.
+        whole_since = at
         while waiting:
             run.check()
             _stop_if(give_up)
             lost = self._lost(new)
+            whole_since = run_time() if lost else whole_since
             for name in sorted(waiting) if not lost else ():
                 newest = run.publications.newest(name)
                 # Bundles that stand can be seen without a batch: a sink may take minutes to fill a file.
                 stands = isinstance(run.query(name), StandingQuery) and run_time() > at + STAND_SECONDS
-                if stands or (newest is not None and newest != looked_at.get(name)):
+                if name not in seen and (stands or (newest is not None and newest != looked_at.get(name))):
                     if newest is not None:
                         looked_at[name] = newest
                     placed = self._seen(name, at)
                     if placed is not None and placed.agrees(name, run.arrangement.requested):
                         seen[name] = placed
-                        waiting.discard(name)
+                # Spark has finished a batch some moments before Penstock has published it.
+                if name in seen and (
+                    crossings.crossed(name, min(whole_since, seen[name].began))
+                    or crossings.is_replay(name, seen[name].batch)
+                ):
+                    waiting.discard(name)
                 if not run.query(name).drained:
                     idle_since[name] = time.monotonic()
                 elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
@@ -251,7 +265,6 @@ class RunningEngine:
                     "The usual cause is a batch that takes longer than the setting change_seconds: raise it.",
                 )
             time.sleep(POLL)
-        return seen
 
     def _seen(self, operator: str, at: float) -> Observed | None:
         """Where the newest batch of an operator ran, if that batch began after this time."""

@@ -194,12 +194,21 @@ class Intake:
 
         self._look()
         if self.progress.empty_polls or not self._stateful:
-            while not over() and (now := self._clock()) < deadline:
-                self._channels.wait(over, min(deadline - now, self._next_change(now)))
+            while not self._pause(over, deadline):
                 self._look()
         ready = self._ready()
         self.progress.empty_polls += not ready
         return ready
+
+    def _pause(self, over: Callable[[], bool], deadline: float) -> bool:
+        """Whether there is nothing to wait for any more. If there is, it waits until something has changed: what comes
+        next, and when, is then another question."""
+        with self._channels.lock:
+            now = self._clock()
+            if over() or now >= deadline:
+                return True
+            self._channels.pause(min(deadline - now, self._next_change(now)))
+            return False
 
     def _patience(self) -> float:
         idle = self.progress.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more

@@ -63,6 +63,8 @@ class Pacer:
     per_row: float | None = None
     #: The last batches of Spark SQL: rows and seconds.
     _seen: deque[tuple[int, float]] = field(init=False, default_factory=lambda: deque(maxlen=REMEMBERED))
+    #: Whether the last batch of Spark SQL took much longer than expected.
+    _surprised: bool = field(init=False, default=False)
     _size: float = field(init=False)
     _target: float = field(init=False)
 
@@ -90,6 +92,9 @@ class Pacer:
             return
         full = rows >= 0.9 * int(self._size)
         if busy is None:
+            if self._is_doubtful(rows, seconds):
+                self._size = max(self._size * SHRINK, 1) if full else self._size
+                return
             overhead = self._observe_sql(rows, seconds)
         else:
             fixed = max(seconds - busy, 0.0)
@@ -115,22 +120,33 @@ class Pacer:
             # A batch may have been larger than asked for: files are read whole.
             self._size = min(max(self._size, rows) * ratio, self.most)
 
+    def _is_doubtful(self, rows: int, seconds: float) -> bool:
+        """Whether a batch of Spark SQL took much longer than expected, and the one before it did not. One slow batch
+        may be the machine's fault. Held against its rows, a few of them would make all batches small for good."""
+        if rows < ENOUGH * self._size:
+            return False
+        before, self._surprised = self._surprised, self._is_surprise(rows, seconds)
+        return self._surprised and not before
+
+    def _is_surprise(self, rows: int, seconds: float) -> bool:
+        expected = (self.overhead or 0.0) + (self.per_row or 0.0) * rows
+        return len(self._seen) > 1 and seconds > SURPRISE * expected
+
     def _observe_sql(self, rows: int, seconds: float) -> float:
         """The seconds of a batch that do not depend on its rows, as the last batches tell."""
         if rows < ENOUGH * self._size:
             # Such a batch may have touched a few keys of many: it says how cheap a batch can be, and no more.
             return seconds if self.overhead is None else min(seconds, self.overhead)
-        before, per_row = self.overhead or 0.0, self.per_row or 0.0
-        is_surprise = len(self._seen) > 1 and seconds > SURPRISE * (before + per_row * rows)
-        if is_surprise:
+        before = self.overhead or 0.0
+        if self._surprised:
             # Rows cost more than they did: the state has outgrown its cache, say, or a slot has gone. What was seen
             # until now does not count any more, and what is more is held against the rows.
             self._seen.clear()
         self._seen.append((rows, seconds))
-        if is_surprise:
+        if self._surprised:
             self.per_row = (seconds - before) / rows
             return before
-        overhead, self.per_row = _line_through(self._seen, per_row)
+        overhead, self.per_row = _line_through(self._seen, self.per_row or 0.0)
         return overhead
 
     def _aim(self, pressed: bool) -> None:
@@ -143,12 +159,13 @@ class Pacer:
 
 def _line_through(seen: Collection[tuple[int, float]], per_row: float) -> tuple[float, float]:
     """What batches cost by themselves, and what a row costs, by the straight line through the last batches. In batches
-    of about the same size nobody can tell the two apart: then a row costs what it did before, and the fastest batch
-    says the rest."""
+    of about the same size nobody can tell the two apart: then a row costs what it did before, or less if a batch took
+    less than that for its rows, and the fastest batch says the rest."""
     most, least = max(rows for rows, _ in seen), min(rows for rows, _ in seen)
     fastest = min(seconds for _, seconds in seen)
     rows, seconds = (sum(values) / len(seen) for values in zip(*seen, strict=True))
     if most < ALIKE * least:
+        per_row = min(per_row, *(took / one for one, took in seen))
         return max(fastest - per_row * rows, 0.0), per_row
     spread = sum((one - rows) ** 2 for one, _ in seen)
     per_row = max(sum((one - rows) * (took - seconds) for one, took in seen) / spread, 0.0)

@@ -69,7 +69,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
         # How many commits until the next snapshot. By default they are 10, a few seconds, and each snapshot is a
         # checkpoint of RocksDB on the executor's disk; but only the newest one a minute is uploaded. So they are
-        # as many as the longest batches make in a minute: who loads the state reads changes of up to a minute anyway.
+        # as many as the longest batches make in a minute. Who loads the state reads changes of up to two minutes.
         longest = max(settings.batch_interval, settings.batch_interval_most)
         conf["spark.sql.streaming.stateStore.minDeltasForSnapshot"] = str(max(10, min(50, int(60 / longest))))
     return conf

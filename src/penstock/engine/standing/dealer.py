@@ -104,9 +104,11 @@ class Dealer(Gate):
 
     def deserted(self, seconds: float) -> bool:
         """Whether work waits for a bundle that was lost so many seconds ago, and that Spark has not started again: to
-        Spark its task still runs."""
+        Spark its task still runs. The same if any bundle would do, and nobody stands."""
         with self._channels.lock:
-            return self._batches.waits_for(self._roster.empty(self._clock() - seconds))
+            empty = self._roster.empty(self._clock() - seconds)
+            nobody = bool(empty) and not self._roster.of(self._roster.turn)
+            return nobody or self._batches.waits_for(empty)
 
     def serve(self, turn: int, bundles: Sequence[Bundle]) -> None:
         """From now on batches are for the bundles of this turn. Those of the turns before leave when they have done
@@ -148,13 +150,16 @@ class Dealer(Gate):
                         continue
                 self._look()
                 with self._channels.lock:
-                    wait = self._patience()
+                    # Asked once: how long rows linger may change at any moment, and what the watcher waits for must be
+                    # what it was refused for.
+                    earliest = self._earliest_cut()
+                    wait = self._patience(earliest)
                     # Asked after that: rows that have lingered long enough since would otherwise be waited for.
-                    may_cut = self._may_cut(standing)
+                    may_cut = self._may_cut(standing, earliest)
                     if not may_cut and not self._has_found(standing):
                         self._channels.pause(wait)
                 if may_cut:
-                    self._cut(standing)
+                    self._cut(standing, earliest)
         finally:
             with self._channels.lock:
                 standing.asks = False
@@ -194,9 +199,12 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 self._publishing = False
+                # To wake a thread costs the driver more than most of what else it does for a batch.
+                somebody_waits = self._ended or self._is_too_far_ahead()
                 if published:
                     self._batches.published()
-                self._channels.notify()
+                if somebody_waits:
+                    self._channels.notify()
         return True
 
     # What it looks like
@@ -248,24 +256,29 @@ class Dealer(Gate):
         """A bundle of an earlier turn takes what is still for it, and then leaves."""
         return None if self._ended or standing.gone else self._batches.take(standing, self._clock())
 
-    def _patience(self) -> float:
+    def _patience(self, earliest: float) -> float:
         supply = self._batches.supply
         if supply is None or not self.is_open or self.paused:
             return PATIENCE
-        return patience(supply, self._earliest_cut() - self._clock())
+        return patience(supply, earliest - self._clock())
 
-    def _may_cut(self, standing: Standing) -> bool:
-        supply, oldest = self._batches.supply, self._batches.oldest
+    def _may_cut(self, standing: Standing, earliest: float) -> bool:
+        """`earliest`: when rows have lingered long enough; a full batch need not wait for that."""
+        supply = self._batches.supply
         if supply is None or self._ended or self._cutting or not self.lets_in():
             return False
-        if standing.turn != self._roster.turn or standing.gone:
+        if standing.turn != self._roster.turn or standing.gone or self._is_too_far_ahead():
             return False
-        if len(self._batches) >= AHEAD * len(self._roster.bundles):
-            return False
-        if not supply.any_bundle and oldest is not None and oldest.turn != self._roster.turn:
-            return False  # keys change hands only when what was read of them before is published
         rows = supply.available()
-        return rows > 0 and (rows >= self._bound(standing) or self._clock() >= self._earliest_cut())
+        return rows > 0 and (rows >= self._bound(standing) or self._clock() >= earliest)
+
+    def _is_too_far_ahead(self) -> bool:
+        """Whether no batch is cut before an open one is published."""
+        oldest = self._batches.oldest
+        if len(self._batches) >= AHEAD * len(self._roster.bundles):
+            return True
+        # Keys change hands only when what was read of them before is published.
+        return not self._batches.any_bundle and oldest is not None and oldest.turn != self._roster.turn
 
     def _is_full(self, channel: str) -> bool:
         """What bundles have written counts, also while it waits to be published. What is published counts already."""
@@ -305,12 +318,12 @@ class Dealer(Gate):
                 if self._ended:
                     self._channels.notify()  # somebody waits for that
 
-    def _cut(self, standing: Standing) -> None:
+    def _cut(self, standing: Standing, earliest: float) -> None:
         """Cut a batch, without the lock: that may take a look at files. It is the last one for now if no rows are left
         for other bundles that wait. Otherwise those take them at once: rows linger once, not once for every bundle."""
         supply = self._batches.supply
         with self._channels.lock:
-            if supply is None or not self._may_cut(standing):
+            if supply is None or not self._may_cut(standing, earliest):
                 return
             self._cutting = True
             self.held_back, self.found_no_room = self.found_no_room, False

@@ -243,7 +243,7 @@ class StandingQuery:
         while self.dealer.stands(turn.number) < len(places.bundles) and time.monotonic() < deadline:
             if turn.over.is_set() or self._stopping:
                 break
-            if before is None or before.over.is_set():
+            if before is None or before.over.is_set() or not self.dealer.stands(before.number):
                 break  # nobody else works meanwhile
             time.sleep(POLL)
         self.dealer.serve(turn.number, places.bundles)

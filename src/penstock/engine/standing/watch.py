@@ -56,7 +56,8 @@ def patience(supply: Supply, lingers: float) -> float:
     many seconds the next batch waits for more rows, by choice."""
     due = supply.due_in()
     if not supply.available():
-        wait = PATIENCE if due is None else max(due, lingers)
+        # A source may have a full batch before that, and nobody says so.
+        wait = PATIENCE if due is None else max(due, min(lingers, LINGER_LOOK))
     elif lingers > 0:  # a source's rows may be enough before, and nobody says so
         wait = lingers if due is None else min(lingers, LINGER_LOOK)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, Channels
 from penstock.channels.segments import SegmentStore
-from penstock.engine.query.intake import Intake
+from penstock.engine.query.intake import ENOUGH_EMPTY_POLLS, BatchProgress, Intake
 from penstock.engine.query.pacing import Pacer
 
 
@@ -31,14 +30,14 @@ class FakeChannels:
         self.clock = clock
         self.full_channels: set[str] = set()
         self.waits: list[float] = []
+        self.lock = threading.RLock()
 
     def full(self, channel: str) -> bool:
         return channel in self.full_channels
 
-    def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def pause(self, timeout: float) -> None:
         self.waits.append(timeout)
         self.clock.now += timeout
-        return predicate()
 
     def notify(self) -> None:
         pass
@@ -286,3 +285,47 @@ def test_a_batch_that_nobody_was_asked_about_is_a_batch_too(channels: FakeChanne
     assert not intake.idle
     assert intake.ended(0, busy=None) == 0.0
     assert intake.idle, "such a batch is no reason to wait for two more empty answers"
+
+
+class WaitingChannels:
+    """What the intake asks, with threads that really wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self.is_full = False
+        self.waiting = 0
+
+    def full(self, channel: str) -> bool:
+        return self.is_full
+
+    def pause(self, timeout: float) -> None:
+        with self.lock:
+            self.waiting += 1
+            self._changed.wait(timeout)
+
+    def notify(self) -> None:
+        with self.lock:
+            self._changed.notify_all()
+
+
+@pytest.mark.parametrize("was_full", [True, False])
+def test_room_or_rows_that_come_before_a_batch_may_begin_are_not_waited_for_again(was_full: bool) -> None:
+    """The batch before has begun 2.5 s ago, and the next one may begin 3 s after it."""
+    channels, supply = WaitingChannels(), Rows(5 if was_full else 0)
+    channels.is_full = was_full
+    intake = Intake(channels, ["out"], Pacer(0.5, 1000), 0.1, lambda error: None)  # type: ignore[arg-type]
+    intake.add(supply)
+    intake.open()
+    began = time.monotonic()
+    intake.progress = BatchProgress(last_start=began - 2.5, last_overhead=1.5, empty_polls=ENOUGH_EMPTY_POLLS)
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(intake.admits(supply)), daemon=True)
+    thread.start()
+    while not channels.waiting and time.monotonic() < began + 4:
+        time.sleep(0.001)
+    supply.rows, channels.is_full = 5, False
+    channels.notify()
+    thread.join(4)
+    assert answers == [5]
+    assert time.monotonic() > began + 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.engine.query.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
@@ -141,3 +143,31 @@ def test_batches_grow_no_longer_than_allowed() -> None:
     assert pressed(Pacer(interval=0.5, most=10_000_000, longest=1.0), 30) == pytest.approx(1.0, rel=0.1)
     assert pressed(Pacer(interval=0.5, most=10_000_000), 30) == pytest.approx(0.5, rel=0.1)
     assert pressed(Pacer(interval=0.5, most=10_000_000, longest=0.1), 30) == pytest.approx(0.5, rel=0.1)
+
+
+def batches_of(
+    pacer: Pacer, factors: Sequence[float], rate: int, waiting: float = 0.0, fixed: float = 0.4, per_row: float = 1e-6
+) -> float:
+    """Batches of Spark SQL that take so many times as long as they should, at a rate of rows; how many wait then."""
+    for factor in factors:
+        waiting = max(waiting, 0.1 * rate)
+        rows = int(min(pacer.bound(), waiting))
+        seconds = (fixed + rows * per_row) * factor
+        waiting += rate * seconds - rows
+        pacer.observe(rows, seconds, None, int(waiting))
+    return waiting
+
+
+def test_one_slow_batch_of_spark_sql_at_most_halves_the_next() -> None:
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
+    waiting = batches_of(pacer, [1.0] * 20, rate=20_000)
+    before = pacer.bound()
+    batches_of(pacer, [4.0], 20_000, waiting)
+    assert pacer.bound() >= before / 2
+
+
+@pytest.mark.parametrize("apart", [2, 3, 4, 5, 6])
+def test_two_slow_batches_of_spark_sql_are_forgotten(apart: int) -> None:
+    pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
+    waiting = batches_of(pacer, [1.0] * 20 + [2.5] + [1.0] * (apart - 1) + [2.5], rate=214_000)
+    assert batches_of(pacer, [1.0] * 50, 214_000, waiting) < 214_000

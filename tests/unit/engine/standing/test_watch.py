@@ -83,7 +83,8 @@ def test_who_is_gone_or_of_an_earlier_turn_never_has_the_watch() -> None:
     [
         (0, None, 1.0, PATIENCE),  # only a channel can bring rows, and it says so
         (0, 0.3, 0.0, 0.3),  # rows are due then
-        (0, 0.3, 1.0, 1.0),  # and would linger for longer
+        (0, 0.3, 1.0, 0.3),  # and may be enough for a batch that does not linger
+        (0, 0.001, 1.0, LINGER_LOOK),
         (0, 0.0, -1.0, LEAST_PATIENCE),
         (0, 60.0, 0.0, PATIENCE),
         (5, None, 0.5, 0.5),
