@@ -81,12 +81,6 @@ class Settings:
     file_rows: int = setting(
         1_000_000, "Rows that one file of a Parquet sink holds at most, where bundles stand.", low=1, high=1_000_000_000
     )
-    bundles: str = setting(
-        "standing",
-        "How rows reach the bundles of Arrow operators: bundles stand and take rows within milliseconds (standing), or "
-        "rows wait for micro-batches of Spark (batches, which will go).",
-        choices=("batches", "standing"),
-    )
     shuffle: str = setting(
         "exchange",
         "How the rows of a key reach the task of a keyed operator that holds its state: through Spark's shuffle "

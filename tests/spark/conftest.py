@@ -39,7 +39,6 @@ TEST_SETTINGS = Settings(
     drain_seconds=60,
     file_seconds=0.05,
     latency=0.2,
-    bundles=os.environ.get("PENSTOCK_TEST_BUNDLES", "standing"),
     shuffle=os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange"),
 )
 
@@ -141,6 +140,17 @@ def local_host(hosts: Hosts) -> SparkHost:
 @pytest.fixture
 def standalone_host(hosts: Hosts) -> SparkHost:
     return hosts.get("standalone")
+
+
+NoRoom = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def no_room() -> NoRoom:
+    """`with no_room():` has runs that are started in this block run all bundles in micro-batches."""
+    from no_standing_room import no_standing_room  # not above: workers would not find it
+
+    return no_standing_room
 
 
 Running = Callable[..., AbstractContextManager[SparkTopology]]

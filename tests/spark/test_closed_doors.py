@@ -59,7 +59,7 @@ def test_no_port_lets_a_stranger_in(
             assert kinds["worker"] == 4
             assert kinds["executor"] >= 4
             assert kinds["driver JVM"] == 3
-            assert kinds["Python driver"] == (3 if TEST_SETTINGS.bundles == "standing" else 2)
+            assert kinds["Python driver"] == 3
             assert kinds.keys() == {"master", "worker", "executor", "driver JVM", "Python driver"}
             assert {door.address.split(".")[0] for door in there} == {"127"}, there
             with ThreadPoolExecutor(len(there)) as strangers:

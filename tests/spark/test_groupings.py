@@ -7,11 +7,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from conftest import TEST_SETTINGS
+import pytest
+from conftest import NoRoom
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -40,15 +42,16 @@ def who_has_it(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
+@pytest.mark.parametrize("stand", [True, False])
 def test_by_key_gives_all_rows_of_a_key_to_one_instance(
-    local_host: SparkHost, running: Callable, tmp_path: Path
+    stand: bool, local_host: SparkHost, running: Callable, no_room: NoRoom, tmp_path: Path
 ) -> None:
     content, rows = sources.events(keys=23, seed=5), 6_000
     topology = Topology("by-key")
     events = topology.source("events", sources.rate(3_000, content, rows=rows), instances=2)
     seen = topology.map("who", who_has_it, inputs=[events.by_key("key")], schema=WHO, instances=6, tasks=12)
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[seen])
-    with running(topology, local_host) as run:
+    with nullcontext() if stand else no_room(), running(topology, local_host) as run:
         assert run.wait(WAIT)
         assert set(run.placement.of("who").values()) == {3}, "three instances on each of the two slots"
     got = rows_of(tmp_path / "out")
@@ -67,8 +70,7 @@ def test_by_key_gives_all_rows_of_a_key_to_one_instance(
     # A key stays with its bundle from batch to batch, and both bundles and all their threads have keys.
     assert all(len(bundles) == 1 for bundles in bundles_of_key.values())
     assert set().union(*bundles_of_key.values()) == {0, 1}
-    in_batches = TEST_SETTINGS.bundles == "batches"
-    assert max(map(len, threads_of_bundle.values())) == 3 or not in_batches
+    assert stand or max(map(len, threads_of_bundle.values())) == 3
     assert len({row["thread"] for row in got}) >= 3
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import TEST_SETTINGS
+from conftest import TEST_SETTINGS, NoRoom
 from steered import by_batch
 
-from penstock import Settings, Topology, sinks, sources
+from penstock import Topology, sinks, sources
 from penstock.cluster.model import Placement, Slot
 from penstock.engine.spark.host import SparkHost
 from penstock.monitor.history import HistoryQuery
@@ -114,12 +114,12 @@ class Watched:
 
 @pytest.fixture
 def watch(standalone_host: SparkHost, running: Any, hosts: Any, tmp_path: Path) -> Callable[..., Watched]:
-    def watch(warm_up: float, seconds: float, settings: Settings = SETTINGS) -> Watched:
+    def watch(warm_up: float, seconds: float) -> Watched:
         [log] = (hosts.folder / "standalone" / "events").iterdir()
         before = len(log.read_text().splitlines())
         where = dict(zip(("rows", "work", "out"), standalone_host.cluster.slots[:3], strict=True))
         placement = Placement({name: {slot: 1} for name, slot in where.items()})
-        with running(topology(tmp_path), standalone_host, "kept", settings, placement) as run:
+        with running(topology(tmp_path), standalone_host, "kept", SETTINGS, placement) as run:
             assert not run.wait(warm_up)  # the first batches are slow, and what waited meanwhile makes the next large
             run.monitor.restart(time.time())
             assert not run.wait(seconds)
@@ -173,8 +173,11 @@ def test_counts_and_traffic_are_exact(watch: Callable[..., Watched], tmp_path: P
 
 @pytest.mark.live  # beside other tests batches come when they can, and a rate over ten of them is what it is
 @pytest.mark.timeout(300)
-def test_rates_and_utilisation_agree_with_independent_counts(watch: Callable[..., Watched], tmp_path: Path) -> None:
-    found = watch(10.0, 31.0, replace(SETTINGS, bundles="batches"))
+def test_rates_and_utilisation_agree_with_independent_counts(
+    watch: Callable[..., Watched], no_room: NoRoom, tmp_path: Path
+) -> None:
+    with no_room():  # every batch is a job of Spark then, whose own log says when it ran
+        found = watch(10.0, 31.0)
     snapshot, jobs = found.snapshot, found.jobs
     # Rates: rows in the files that batches left, between the beginnings of the first and the last job in the window.
     for name in found.where:

@@ -9,19 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TEST_SETTINGS
+from conftest import TEST_SETTINGS, NoRoom
 from pyspark.sql import DataFrame, SparkSession
 from test_sources_and_sinks import NUMBERS, until, write_numbers
 from written_rows import WAIT, column_of
 
-from penstock import PenstockError, Settings, Topology, sinks, sources
+from penstock import PenstockError, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
 from penstock.engine.spark.host import SparkHost
 
 #: Apart, so that there is a channel with segments that could be swept.
 APART = dataclasses.replace(TEST_SETTINGS, chaining="off")
-#: Where Spark has checkpoints of all operators.
-IN_BATCHES = dataclasses.replace(APART, bundles="batches")
 
 
 def spark_rate(spark: SparkSession) -> DataFrame:
@@ -31,7 +29,7 @@ def spark_rate(spark: SparkSession) -> DataFrame:
 
 def reading(kind: str, folder: Path) -> Topology:
     spec = {
-        "rate": sources.rate(1_000),
+        "rate": sources.rate(1_000, sources.numbers()),
         "files": sources.files(folder / "in", format="json", schema=NUMBERS),
         "dataframe": sources.dataframe(spark_rate, schema="value long"),
     }[kind]
@@ -43,8 +41,7 @@ def reading(kind: str, folder: Path) -> Topology:
 class Kept:
     """A topology that is run for some batches again and again, on one state folder of which a copy is made."""
 
-    def __init__(self, kind: str, host: SparkHost, running: Callable, folder: Path, settings: Settings = APART) -> None:
-        self.settings = settings
+    def __init__(self, kind: str, host: SparkHost, running: Callable, folder: Path) -> None:
         self.topology = reading(kind, folder)
         self.host, self.running, self.folder = host, running, folder
         self.state = folder / "kept"
@@ -53,7 +50,7 @@ class Kept:
 
     def run(self, batches: int = 3) -> None:
         """As many batches of the source, at least, as asked for."""
-        with self.running(self.topology, self.host, state="kept", settings=self.settings) as run:
+        with self.running(self.topology, self.host, state="kept", settings=APART) as run:
             for _ in range(batches):
                 last = run.channels.last_batch("rows")
                 write_numbers(self.folder / "in" / f"{self.files}.json", self.files * 10, 10)
@@ -98,17 +95,53 @@ class Kept:
 
 @pytest.mark.parametrize("kind", ["rate", "files", "dataframe"])
 def test_a_checkpoint_behind_the_catalog_is_refused(
-    kind: str, local_host: SparkHost, running: Callable, tmp_path: Path
+    kind: str, local_host: SparkHost, running: Callable, no_room: NoRoom, tmp_path: Path
 ) -> None:
     """Its new batches have the numbers of published ones: taken for replays, their rows would be lost."""
-    kept = Kept(kind, local_host, running, tmp_path, IN_BATCHES)
-    kept.run(2)
-    kept.copy()
-    kept.run(2)
-    kept.restore("rows/offsets/*", "rows/commits/*")
-    error = kept.refused()
+    kept = Kept(kind, local_host, running, tmp_path)
+    with no_room():
+        kept.run(2)
+        kept.copy()
+        kept.run(2)
+        kept.restore("rows/offsets/*", "rows/commits/*")
+        error = kept.refused()
     assert error.name == "STATE_DOES_NOT_FIT"
     assert "rows" in error.message
+
+
+@pytest.mark.parametrize("kind", ["rate", "files"])
+def test_bundles_stand_where_micro_batches_have_ended(
+    kind: str, local_host: SparkHost, running: Callable, no_room: NoRoom, tmp_path: Path
+) -> None:
+    kept = Kept(kind, local_host, running, tmp_path)
+    with no_room():
+        kept.run(2)
+    before = column_of(tmp_path / "out", "id")
+    kept.run(2)
+    ids = column_of(tmp_path / "out", "id")
+    assert ids == list(range(len(ids)))
+    assert len(ids) > len(before) > 0
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_bundles_that_stood_and_can_no_longer_stand_are_refused(
+    before: bool, local_host: SparkHost, running: Callable, no_room: NoRoom, tmp_path: Path
+) -> None:
+    """Whether micro-batches have run `before` or not: Spark knows nothing of what the bundles have published."""
+    kept = Kept("files", local_host, running, tmp_path)
+    if before:
+        with no_room():
+            kept.run(2)
+    kept.run(2)
+    with no_room():
+        error = kept.refused()
+    assert error.name == "STATE_DOES_NOT_FIT"
+    assert "spark.executor.cores" in str(error)
+    stood = column_of(tmp_path / "out", "id")
+    kept.run(1)
+    ids = column_of(tmp_path / "out", "id")
+    assert ids == list(range(len(ids)))
+    assert len(ids) > len(stood), "they go on where they can stand"
 
 
 def test_a_catalog_behind_the_checkpoints_is_refused(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:

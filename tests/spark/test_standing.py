@@ -24,7 +24,6 @@ from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.enacting import Status
 
-STANDING = replace(TEST_SETTINGS, bundles="standing")
 EVENT = "id long, key string"
 
 
@@ -78,7 +77,7 @@ def test_a_topology_that_is_started_again_goes_on_where_it_was(
     local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
     for rows in (3_000, 6_000):
-        with running(topology(tmp_path, 3_000, rows), local_host, "kept", STANDING) as run:
+        with running(topology(tmp_path, 3_000, rows), local_host, "kept") as run:
             assert run.wait(WAIT)
         check(tmp_path / "out", rows)
 
@@ -86,7 +85,7 @@ def test_a_topology_that_is_started_again_goes_on_where_it_was(
 def test_a_sink_that_takes_its_time_for_a_file_delays_neither_a_change_nor_the_end(
     local_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
-    settings = replace(STANDING, file_seconds=3600, change_seconds=90, drain_seconds=90)
+    settings = replace(TEST_SETTINGS, file_seconds=3600, change_seconds=90, drain_seconds=90)
     made = Topology("slow_files")
     events = made.source("events", sources.rate(500, sources.events(keys=13, seed=1)))
     made.sink("out", sinks.parquet(tmp_path / "out"), inputs=events, instances=2)
@@ -106,7 +105,7 @@ def test_a_sink_that_takes_its_time_for_a_file_delays_neither_a_change_nor_the_e
 def test_killed_workers_and_a_change_of_placement_lose_nothing(
     standalone_host: SparkHost, running: Callable, tmp_path: Path
 ) -> None:
-    with running(topology(tmp_path, 1_000), standalone_host, settings=STANDING) as run:
+    with running(topology(tmp_path, 1_000), standalone_host) as run:
         more_batches(run)
         for noted in ("keyed", "shaped"):
             os.kill(int((tmp_path / noted).read_text()), signal.SIGKILL)

@@ -16,6 +16,7 @@ from penstock.clock import run_time
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.paces import Paces
 from penstock.engine.query.splitting import Splitting
+from penstock.engine.query.standing_room import StandingRoom
 from penstock.engine.spark.java_values import java_of
 from penstock.engine.spark.streams import Streams
 from penstock.engine.state.checkpoint_log import CheckpointLog
@@ -48,6 +49,8 @@ class RunContext:
     batches_before: Mapping[str, int] = field(default_factory=dict)
     #: By keyed operator: how rows reach its tasks.
     splits: Mapping[str, Splitting] = field(default_factory=dict)
+    #: Whether bundles stand.
+    room: StandingRoom = field(default_factory=StandingRoom)
     #: By source: what the source remembers as long as the run lasts.
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
     paces: Paces = field(default_factory=Paces)

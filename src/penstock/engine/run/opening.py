@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.clock import run_time
 from penstock.engine.query.context import BatchListener, RunContext, mark_of
 from penstock.engine.query.splitting import hashed_keys, splittings
 from penstock.engine.query.staged_files import finish_files
+from penstock.engine.query.standing_room import StandingRoom, room_on
 from penstock.engine.run.handover import (
     batches_before,
     check_checkpoints,
@@ -28,12 +29,13 @@ from penstock.engine.run.handover import (
 )
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.warming import clear_warming
-from penstock.engine.state.agreement import check_agreement
+from penstock.engine.state.agreement import check_agreement, check_standing, check_stood
 from penstock.engine.state.checkpoints import Checkpoints
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.state.ownership import Owner, check_copy, check_owner, claim, owner_of
 from penstock.engine.state.published_record import PublishedRecord
 from penstock.engine.state.shape import Shape, shape_of
+from penstock.engine.state.succession import OldState
 from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.monitor.monitor import Monitor
@@ -42,7 +44,6 @@ from penstock.monitor.store import StatisticsStore
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 from penstock.sinks.parquet_sink import ParquetWriter
-from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Operator, TopologyDefinition
 
 
@@ -102,12 +103,11 @@ def open_context(
     succession = settle(definition, old, declared, forget)
     if is_new:
         check_empty(definition, checkpoints)
-    # Of operators that stand, the catalog alone knows how far they are.
-    carried = [one for name in succession.carried if not _stands(one := definition.operator(name), settings)]
-    check_checkpoints(old, carried, checkpoints)
-    check_agreement(carried, catalog, checkpoints.location, host.spark)
+    room = room_on(host, definition.operators)
+    carried = [definition.operator(name) for name in succession.carried]
+    check_progress(carried, old, room, catalog, checkpoints)
     record = PublishedRecord(state.path)
-    record.check([definition.operator(name) for name in succession.carried], catalog.load().last_batches)
+    record.check(carried, catalog.load().last_batches)
     check_segments(definition, old, succession, catalog, store)
     check_sinks(definition, old, owner, declared)
     check_sources(definition)
@@ -143,6 +143,7 @@ def open_context(
         identity=owner.identity,
         batches_before=batches_before(catalog),
         splits=splits,
+        room=room,
     )
     for sink in definition.sinks:
         if (writer := context.file_writer(sink)) is not None:
@@ -152,8 +153,17 @@ def open_context(
     return Opened(context, told)
 
 
-def _stands(operator: Operator, settings: Settings) -> bool:
-    return settings.bundles == "standing" and stands(operator)
+def check_progress(
+    carried: Sequence[Operator], old: OldState, room: StandingRoom, catalog: Catalog, checkpoints: Checkpoints
+) -> None:
+    """Refuse a state from which the operators that are carried on could not go on where they were. Of operators that
+    stand, the catalog alone knows how far they are; of all others, their checkpoints must agree with it."""
+    location, spark = checkpoints.location, checkpoints.spark
+    check_standing([one for one in carried if room.stands(one)], catalog, location, spark)
+    in_batches = [one for one in carried if not room.stands(one)]
+    check_stood([one for one in in_batches if room.cannot_stand(one)], room.lacking, catalog, location, spark)
+    check_checkpoints(old, in_batches, checkpoints)
+    check_agreement(in_batches, catalog, location, spark)
 
 
 def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:

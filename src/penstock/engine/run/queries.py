@@ -18,7 +18,6 @@ from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.gates import Gates
 from penstock.engine.run.keeping import Restarts, Waits
-from penstock.engine.run.standing_room import lacking_threads
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.query import StandingQuery
@@ -28,7 +27,6 @@ from penstock.logs import LOGGER, traced
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
 from penstock.settings import Settings
-from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Keyed, Operator, TopologyDefinition
 
 
@@ -197,7 +195,7 @@ class Queries:
 
     def _made(self, operators: Sequence[Operator]) -> AnyQuery:
         seats = self._seats(operators[0].name)
-        if self._may_stand and stands(operators[0]):
+        if self._run.context.room.stands(operators[0]):
             return StandingQuery(operators, self._run.context, seats, self._bundle_server(), self._linger)
         return OperatorQuery(operators, self._run.context, seats)
 
@@ -212,21 +210,6 @@ class Queries:
         if self._server is not None:
             self._server.close()
             self._server = None
-
-    @functools.cached_property
-    def _may_stand(self) -> bool:
-        """Whether bundles stand in this run. Where they cannot, they run in micro-batches, which is slower."""
-        run = self._run
-        if run.settings.bundles != "standing":
-            return False
-        executors = run.host.slots.executors()
-        shared = not executors
-        threads = [run.host.spark.sparkContext.defaultParallelism] if shared else [one.cores for one in executors]
-        lacking = lacking_threads(run.definition.operators, run.host.cluster.slots, threads, shared)
-        if lacking:
-            how = "With more of them (spark.executor.cores) rows would not wait for micro-batches."
-            run.happened("notice", f"bundles do not stand: {lacking}. {how}")
-        return not lacking
 
     @functools.cached_property
     def _linger(self) -> Linger:

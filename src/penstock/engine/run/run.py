@@ -179,7 +179,7 @@ class Run:
         self._watcher = self._open_watcher(context)
         for what in opened.told:
             self.happened("notice", what)
-        noticed = [*notices.not_replayable(declared)]
+        noticed = [*notices.not_replayable(declared), *notices.not_standing(context.room)]
         if self.settings.shuffle == "none":
             noticed += notices.shuffled(context.splits)
         for name, what in noticed:

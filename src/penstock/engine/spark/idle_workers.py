@@ -25,8 +25,7 @@ def most_idle(operators: Iterable[Operator], settings: Settings, *, slots: int, 
 
     `slots` is how many slots share the executor. `may_stand` says that bundles are sure to find room to stand: a bundle
     that stands keeps its worker, and needs no idle one."""
-    stand = may_stand and settings.bundles == "standing"
-    needed = [_needed(one, settings, slots) for one in operators if not (stand and stands(one))]
+    needed = [_needed(one, settings, slots) for one in operators if not (may_stand and stands(one))]
     return max(WARM_WORKERS * slots, sum(needed))
 
 

@@ -56,6 +56,45 @@ def check_agreement(operators: Iterable[Operator], catalog: Catalog, checkpoints
         check_operator(operator, log, last_batch(catalog, operator.name), channel_ends, unpublished)
 
 
+def check_standing(operators: Iterable[Operator], catalog: Catalog, checkpoints: str, spark: SparkSession) -> None:
+    """Refuse a state on which the bundles of these operators cannot stand, before anything is run or deleted. Bundles
+    that stand begin where the catalog says. A checkpoint is left from a run in which they could not stand: it may be
+    older than the catalog, and a batch that was only planned in it is cut anew, but the catalog has what it has
+    finished."""
+    for operator in operators:
+        log, found = CheckpointLog.open(spark, f"{checkpoints}/{operator.name}"), last_batch(catalog, operator.name)
+        _check_finished(operator, log, found)
+        if isinstance(operator, Source) and found.number >= 0 and "0" not in found.ends:
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f'The catalog does not say how far "{operator.name}" was read: an older Penstock wrote it.',
+                f"Give up what the operator holds with --forget {operator.name}, or start with a new state folder (or, "
+                "on PostgreSQL, another topology name). Nothing was deleted.",
+                operator.where,
+            )
+
+
+def check_stood(
+    operators: Iterable[Operator], lacking: str, catalog: Catalog, checkpoints: str, spark: SparkSession
+) -> None:
+    """Refuse a state on which bundles of these operators have stood, now that they cannot stand: Spark would give the
+    numbers of batches that they have published to new rows. `lacking` says why they cannot stand."""
+    for operator in operators:
+        log, found = CheckpointLog.open(spark, f"{checkpoints}/{operator.name}"), last_batch(catalog, operator.name)
+        if log.planned() >= found.number:
+            continue  # they have published nothing since the checkpoint was written, or one batch, which is compared
+        at = f"is at batch {log.planned()}" if log.planned() >= 0 else "has run no batch"
+        raise PenstockError(
+            "STATE_DOES_NOT_FIT",
+            f'"{operator.name}" cannot go on in micro-batches: the catalog has batches up to {found.number}, and by '
+            f"its checkpoint {log.folder} Spark {at}. Its bundles have stood since, or the checkpoint is an older one.",
+            f"Bundles cannot stand here: {lacking}. Give the executors as many task threads (spark.executor.cores), so "
+            f"that bundles stand and go on, give up what the operator holds with --forget {operator.name}, or start "
+            "with a new state folder (or, on PostgreSQL, another topology name). Nothing was deleted.",
+            operator.where,
+        )
+
+
 def check_operator(
     operator: Operator,
     log: CheckpointLog,
@@ -65,13 +104,8 @@ def check_operator(
 ) -> None:
     """Refuse the state of one operator if its checkpoint and the catalog do not belong together. As many of its
     finished batches may be missing in the catalog as `unpublished` says."""
-    planned, finished = log.planned(), log.finished()
-    if finished > found.number + unpublished:
-        raise _went_back(
-            operator,
-            f"Spark has finished batch {finished} by its checkpoint {log.folder}, and the catalog has "
-            f"{f'batches up to {found.number} only' if found.number >= 0 else 'none of its batches'}",
-        )
+    _check_finished(operator, log, found, unpublished)
+    planned = log.planned()
     if planned < 0 <= found.number:
         raise _unfit(operator, f"the catalog has batches up to {found.number}, and there is no checkpoint {log.folder}")
     if planned < found.number:
@@ -85,6 +119,17 @@ def check_operator(
                 f"its checkpoint {log.folder} has batch {planned}, which reads the channel {channel} up to row {row}, "
                 f"and in the catalog the channel ends at row {channel_ends.get(channel, 0)}",
             )
+
+
+def _check_finished(operator: Operator, log: CheckpointLog, found: LastBatch, unpublished: int = 0) -> None:
+    """Refuse a catalog that lacks a batch which Spark has finished."""
+    finished = log.finished()
+    if finished > found.number + unpublished:
+        raise _went_back(
+            operator,
+            f"Spark has finished batch {finished} by its checkpoint {log.folder}, and the catalog has "
+            f"{f'batches up to {found.number} only' if found.number >= 0 else 'none of its batches'}",
+        )
 
 
 def check_batch(operator: Operator, log: CheckpointLog, catalog: Catalog, batch: int, last: int) -> None:

@@ -17,7 +17,7 @@ class Checkpoints:
     """The checkpoints below a location, which belongs to the topology alone."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        self._spark = spark
+        self.spark = spark
         self.location = location
         self._is_uri = ":" in location.partition("/")[0]
 
@@ -27,7 +27,7 @@ class Checkpoints:
 
     def unfinished(self, operator: str) -> bool:
         """Whether a batch was begun whose end was not written down: Spark will have it read once more."""
-        log = CheckpointLog.open(self._spark, f"{self.location}/{operator}")
+        log = CheckpointLog.open(self.spark, f"{self.location}/{operator}")
         return log.planned() > log.finished()
 
     def operators(self) -> list[str]:
@@ -38,13 +38,13 @@ class Checkpoints:
         """Delete the checkpoint of an operator, if it has one."""
         folder = f"{self.location}/{operator}"
         if self._is_uri:
-            HadoopFiles(self._spark).delete(folder)
+            HadoopFiles(self.spark).delete(folder)
         elif Path(folder).is_dir():
             shutil.rmtree(folder)
 
     def _names(self, folder: str) -> list[str]:
         """The names of what is in a folder; none if there is no such folder."""
         if self._is_uri:
-            return HadoopFiles(self._spark).names(f"{self.location}/{folder}".rstrip("/"))
+            return HadoopFiles(self.spark).names(f"{self.location}/{folder}".rstrip("/"))
         path = Path(self.location) / folder
         return sorted(one.name for one in path.iterdir()) if path.is_dir() else []

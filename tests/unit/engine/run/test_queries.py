@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from no_standing_room import NO_ROOM
 
 from penstock import Topology, sinks, sources
 from penstock.engine.run import queries
@@ -69,8 +70,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     topology.sink("out", sinks.noop(), inputs=rows)
     made = SimpleNamespace(
         definition=topology.definition(),
-        settings=Settings(query_restarts=1, bundles="batches"),
-        context=None,
+        settings=Settings(query_restarts=1),
+        context=SimpleNamespace(room=NO_ROOM),
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from no_standing_room import NO_ROOM
 
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
@@ -147,11 +148,9 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
             usable=lambda: frozenset(CLUSTER.slots), executor=lambda slot: None, forget=lambda listener: None
         )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
-        made = SparkTopology(
-            topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining, bundles="batches")
-        )  # type: ignore[arg-type]
+        made = SparkTopology(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
         nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
-        made._context = SimpleNamespace(channels=nothing_waits)  # type: ignore[assignment]
+        made._context = SimpleNamespace(channels=nothing_waits, room=NO_ROOM)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
         made._watcher = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]

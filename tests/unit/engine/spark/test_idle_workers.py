@@ -60,9 +60,8 @@ def test_on_a_local_cluster_all_tasks_share_the_executor() -> None:
     assert idle_workers(topology(keyed=4), ClusterChoice("local"), Settings()) == 8
 
 
-@pytest.mark.parametrize(("choice", "bundles"), [(ATTACHED, "standing"), (STANDALONE, "batches")])
-def test_bundles_that_may_not_stand_count_too(choice: ClusterChoice, bundles: str) -> None:
-    assert idle_workers(topology(keyed=4), choice, Settings(bundles=bundles)) == 6
+def test_bundles_that_may_not_stand_count_too() -> None:
+    assert idle_workers(topology(keyed=4), ATTACHED, Settings()) == 6
 
 
 @pytest.mark.parametrize(("own", "given"), [({}, "4"), ({MOST_IDLE: "99"}, "99")])
