@@ -158,7 +158,8 @@ class Settings:
     )
     query_restarts: int = setting(
         5,
-        "How often in ten minutes Penstock restarts an operator whose query Spark ended because executors were lost.",
+        "How often in ten minutes Penstock restarts an operator whose query ended because executors were lost, or over "
+        "anything else that may pass. Mistakes in functions, declarations and rows end the topology at once.",
         low=0,
         high=1000,
     )

@@ -21,6 +21,10 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Executors run for long and do work, so the compiler stays; their heaps are small, and a slot is often one core.
 EXECUTOR_JVM = "-XX:+UseSerialGC"
 DECOMMISSION = "-Dspark.decommission.enabled=true"
+#: How many seconds a master that was started again waits for workers that do not answer: by default it is a minute, in
+#: which nobody gets an executor. Workers must know it too: they send a heartbeat four times in this time. A worker with
+#: the default would send one every 15 seconds, and the master would drop a machine whose heartbeat is a little late.
+WORKER_TIMEOUT = "-Dspark.worker.timeout=15"
 #: Workers write down what their executors print, and keep the newest of it: by default all of it, for ever.
 EXECUTOR_LOGS = {
     "spark.executor.logs.rolling.strategy": "size",
@@ -91,7 +95,7 @@ def daemon_environment(inherited: Mapping[str, str], work_dir: Path, host: str) 
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} {java_options(work_dir)}",
         "SPARK_MASTER_OPTS": " ".join(_master_options(work_dir)),
-        "SPARK_WORKER_OPTS": DECOMMISSION,
+        "SPARK_WORKER_OPTS": f"{DECOMMISSION} {WORKER_TIMEOUT}",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(str(Path(path).absolute()) for path in paths)),
     }
@@ -107,9 +111,7 @@ def _master_options(work_dir: Path) -> list[str]:
         # A master that is started again finds the application and the workers of the one before it.
         "-Dspark.deploy.recoveryMode=FILESYSTEM",
         quoted(f"-Dspark.deploy.recoveryDirectory={work_dir / 'recovery'}"),
-        # How many seconds a master that was started again waits for workers that do not answer: by default it is a
-        # minute, in which nobody gets an executor.
-        "-Dspark.worker.timeout=15",
+        WORKER_TIMEOUT,
     ]
 
 

@@ -20,7 +20,8 @@ PATIENT_ROUNDS, PATIENT_SECONDS = 15, 60.0
 FINAL = ("STATE_TAKEN_OVER", "CATALOG_WENT_BACK")
 #: The window in which restarts of a query are counted.
 RESTART_WINDOW = 600.0
-#: Seconds after which a query whose disk was full is started again: the first time, and at most.
+#: Seconds after which a query is started again that ended over a full disk, or over something unknown for the second
+#: time: the first time, and at most.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 #: Seconds that a disk may be full before the topology ends over it. After a minute with room, the count begins anew.
 FULL_SECONDS, ROOM_SECONDS = 300.0, 60.0
@@ -98,7 +99,8 @@ class Keeper:
 
 
 class Restarts:
-    """How often the query of each operator was started again lately, after executors were lost."""
+    """How often the query of each operator was started again lately, after executors were lost, or after something else
+    that may pass."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -107,6 +109,12 @@ class Restarts:
 
     def allowed(self, operator: str) -> bool:
         return len(self._recent(operator)) < self._most
+
+    def due(self, operator: str) -> bool:
+        """Whether it may be started again now: at once the first time, then less and less often."""
+        recent = self._recent(operator)
+        pause: float = min(FIRST_WAIT * 2 ** (len(recent) - 1), LONGEST_WAIT) if recent else 0.0
+        return not recent or self._clock() >= recent[-1] + pause
 
     def count(self, operator: str) -> None:
         self._times[operator] = [*self._recent(operator), self._clock()]

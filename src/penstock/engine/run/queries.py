@@ -24,6 +24,7 @@ from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.server import BundleServer
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
+from penstock.monitor.publications import Publications
 from penstock.monitor.report import BundleReport
 from penstock.monitor.sampling import place_of
 from penstock.settings import Settings
@@ -47,6 +48,8 @@ class QueriedRun(Protocol):
     def chaining(self) -> Chaining: ...
     @property
     def gates(self) -> Gates: ...
+    @property
+    def publications(self) -> Publications: ...
     @property
     def has_stopped(self) -> bool: ...
 
@@ -127,11 +130,18 @@ class Queries:
                 self.start_again(operator)
 
     def mend(self) -> None:
-        """Start queries again that ended over lost executors or a full disk: their checkpoints are whole."""
+        """Start queries again that ended over lost executors, a full disk, or something else that may pass: their
+        checkpoints are whole."""
         for query in self.all():
-            if self.mendable(query) and (not query.no_room or self._waits.due(query.operator.name)):
+            if self.mendable(query) and self._is_due(query):
                 with self.replacing:
                     self._mend(query)
+
+    def _is_due(self, query: AnyQuery) -> bool:
+        """Whether a query that has failed is to be started again now. Spark itself waits for executors; whatever else
+        was in the way gets some time to pass."""
+        name = query.operator.name
+        return self._waits.due(name) if query.no_room else query.lost_executors or self._restarts.due(name)
 
     def _mend(self, query: AnyQuery) -> None:
         name = query.operator.name
@@ -150,11 +160,14 @@ class Queries:
 
     def mendable(self, query: AnyQuery) -> bool:
         """Whether a query has failed and can be started again: it ended over lost executors or a full disk, and neither
-        too often nor for too long."""
+        too often nor for too long. The same over anything else that may pass, if the operator has published a batch in
+        this run: what fails from the beginning is a mistake, and its user should hear of it at once."""
         query.notice_end()
+        name = query.operator.name
         if query.no_room:
-            return self._waits.allowed(query.operator.name)
-        return query.lost_executors and self._restarts.allowed(query.operator.name)
+            return self._waits.allowed(name)
+        has_worked = self._run.publications.newest(name) is not None
+        return (query.lost_executors or (query.may_pass and has_worked)) and self._restarts.allowed(name)
 
     def tell_who_is_the_last(self) -> None:
         """Tell an operator when all operators before it have ended: it need not wait for more rows then. When the run

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
 from penstock.engine.spark.java_errors import SparkError
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
 _LOST = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
     r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
-    r"|Failed to get broadcast|maximum allowable number of attempts|Python worker exited unexpectedly"
+    r"|Failed to get broadcast|maximum allowable number of (attempts|times)|Python worker exited unexpectedly"
+)
+#: Classes of SQLSTATE that are about rows or declarations: the same rows would fail again.
+_MISTAKEN = ("07", "0A", "21", "22", "23", "2B", "38", "39", "42", "46", "54", "KD")
+_SQLSTATE = re.compile(r"SQLSTATE: ([0-9A-Z]{2})[0-9A-Z]{3}\b")
+#: What Python raises where another process, a machine or a disk is away.
+_AWAY = re.compile(
+    r"^\s*(?:\w+\.)*(?:Gone|OSError|EOFError|TimeoutError|BrokenPipeError|BlockingIOError|Connection\w*Error)(?::|$)",
+    re.MULTILINE,
 )
 #: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
 _RAISED = re.compile(r"(Caused by: )?([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Invalid)(:|$)")
@@ -63,6 +72,8 @@ _CORRECT = "Correct the mistake that this message names. With --state, the topol
 
 def named_error(operator: Operator, error: Exception) -> PenstockError:
     """What the driver met while it ran an operator, as an error that says where the operator was declared."""
+    if isinstance(error, UnboundLocalError) and isinstance(error.__context__, PySparkException):
+        error = error.__context__  # PySpark's own mistake, where it could not open a socket
     if isinstance(error, PenstockError):
         return error if error.where else PenstockError(error.name, error.message, error.hint, operator.where)
     if isinstance(error, PySparkException) and (refused := explained(operator, str(error))):
@@ -81,6 +92,18 @@ def tells_of_lost_executors(error: Exception) -> bool:
     """Whether Spark gave a batch up because executors were lost under it, and not because of what it did there."""
     text = str(error)
     return found_in(text) is None and _LOST.search(text) is not None
+
+
+def comes_again(error: Exception) -> bool:
+    """Whether an error is sure to come again: Penstock or a function has named it, Spark says that it is about rows or
+    declarations, or code of the user's was under way. What Arrow functions raise is always marked. Whatever else ends a
+    query may pass: a machine that is too busy to start a worker in time, a state store that cannot be loaded now."""
+    text = str(error)
+    if isinstance(error, PenstockError | AnalysisException | Py4JNetworkError) or found_in(text) is not None:
+        return True  # a JVM that is gone does not come back
+    if _TRACEBACK in text:
+        return _AWAY.search(text) is None
+    return any(state in _MISTAKEN for state in _SQLSTATE.findall(text)) or bool(line_of(error))
 
 
 def tells_of_a_full_disk(error: Exception) -> bool:

@@ -11,13 +11,16 @@ from no_standing_room import NO_ROOM
 from penstock import Topology, sinks, sources
 from penstock.engine.run import queries
 from penstock.engine.run.gates import Gates
-from penstock.engine.run.keeping import Waits
+from penstock.engine.run.keeping import FIRST_WAIT, Restarts, Waits
 from penstock.engine.run.queries import Queries
 from penstock.errors import PenstockError
+from penstock.monitor.publications import Publications
+from penstock.monitor.report import BatchReport
 from penstock.settings import Settings
 
 LOST = "ExecutorLostFailure (executor 1 exited)"
 FULL = "[Errno 28] No space left on device"
+UNKNOWN = "the stars are wrong"
 
 
 class FakeQuery:
@@ -28,7 +31,7 @@ class FakeQuery:
     def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
-        self.lost_executors = self.no_room = False
+        self.lost_executors = self.no_room = self.may_pass = False
         self.stopped = False
         self.is_open = False
         self.emits_by_itself = False
@@ -49,6 +52,7 @@ class FakeQuery:
         self.failure = PenstockError("OPERATOR_FAILED", str(error), "")
         self.lost_executors = LOST in str(error)
         self.no_room = FULL in str(error)
+        self.may_pass = self.lost_executors or UNKNOWN in str(error)
 
     def check(self) -> None:
         if self.failure:
@@ -75,6 +79,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
+        publications=Publications(),
         has_stopped=False,
         told=[],
     )
@@ -101,6 +106,50 @@ def test_a_query_that_lost_its_executors_is_started_again_and_let_in(run: Any) -
     assert lost.stopped
     assert again.is_open
     assert run.told == ["fault", "recovery"]
+
+
+def publish(run: Any, operator: str) -> None:
+    run.publications.note(BatchReport(operator, 0, 1.0, 2.0, 1, {}, ()))
+
+
+def test_what_may_pass_is_tried_again_where_the_operator_has_worked(run: Any) -> None:
+    query = run.queries.by_operator["out"]
+    query.fail(RuntimeError(UNKNOWN))
+    assert not run.queries.mendable(query), "what fails from the beginning is a mistake"
+    publish(run, "out")
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is not query
+    assert run.told == ["fault", "recovery"]
+    run.queries.by_operator["out"].fail(RuntimeError(UNKNOWN))
+    assert not run.queries.mendable(run.queries.by_operator["out"]), "only so often"
+
+
+def test_a_mistake_is_told_at_once(run: Any) -> None:
+    publish(run, "out")
+    query = run.queries.by_operator["out"]
+    query.fail(RuntimeError("a function's own"))
+    assert not run.queries.mendable(query)
+
+
+def test_what_may_pass_gets_time_to_pass_and_lost_executors_do_not(run: Any) -> None:
+    now = 0.0
+    run.queries._restarts = Restarts(3, lambda: now)
+    publish(run, "out")
+    for seconds in (0.0, FIRST_WAIT, 2 * FIRST_WAIT):
+        query = run.queries.by_operator["out"]
+        query.fail(RuntimeError(UNKNOWN))
+        if seconds:
+            now += seconds - 0.01
+            run.queries.mend()
+            assert run.queries.by_operator["out"] is query
+            now += 0.02
+        run.queries.mend()
+        assert run.queries.by_operator["out"] is not query
+    run.queries._restarts = Restarts(3, lambda: now)
+    for _ in range(2):
+        lost = lose_executors(run, "out")
+        run.queries.mend()
+        assert run.queries.by_operator["out"] is not lost
 
 
 def test_only_so_often(run: Any) -> None:

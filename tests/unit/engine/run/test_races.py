@@ -93,7 +93,7 @@ class FakeQuery(OperatorQuery):
         self.chain = tuple(operators)
         self.operator = operators[0]
         self.failure = None
-        self.lost_executors = self.no_room = False
+        self.lost_executors = self.no_room = self.may_pass = False
         self.feeds = []
         self.query = None
         self.state = None

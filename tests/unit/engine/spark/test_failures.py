@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 
+import pyspark.util
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
+from penstock import Topology, sinks, sources
 from penstock.engine.spark import failures
+from penstock.errors import PenstockError
 
 
 class Context:
@@ -67,3 +71,45 @@ def test_a_python_worker_that_died_is_a_matter_of_the_machine_and_not_of_the_fun
     text = "Task 0 failed 4 times: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
     assert failures.tells_of_lost_executors(RuntimeError(text))
     assert not failures.tells_of_lost_executors(RuntimeError("ValueError: no such thing"))
+
+
+JOB = "Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 times, most recent failure: "
+PASSING = [
+    "java.io.IOException: Broken pipe",
+    "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back after 60000 ms",
+    "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030",
+    "[STATE_STORE_INVALID_STAMP] Invalid stamp 7, current stamp: 9. SQLSTATE: XXKST",
+    "PythonException: Traceback (most recent call last):\npenstock.engine.message.wire.Gone: EOFError: ",
+]
+COMING_AGAIN = [
+    "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012 SQLSTATE: XXKST",
+    'PythonException: Traceback (most recent call last):\n  File "f.py", line 3\nValueError: bad',
+]
+
+
+@pytest.mark.parametrize("text", PASSING)
+def test_what_a_machine_does_may_pass(text: str) -> None:
+    assert not failures.comes_again(RuntimeError(JOB + text))
+
+
+@pytest.mark.parametrize("text", COMING_AGAIN)
+def test_what_rows_and_functions_do_comes_again(text: str) -> None:
+    assert failures.comes_again(RuntimeError(JOB + text))
+
+
+def test_what_is_named_or_of_the_users_own_line_or_of_a_jvm_that_is_gone_comes_again() -> None:
+    assert failures.comes_again(PenstockError("STATE_TAKEN_OVER", "somebody", "stop"))
+    assert failures.comes_again(AnalysisException("[UNRESOLVED_COLUMN] no column wrod"))
+    assert failures.comes_again(Py4JNetworkError("Answer from Java side is empty"))
+    with pytest.raises(LookupError) as caught:
+        raise LookupError("the shelf is full")
+    assert failures.comes_again(caught.value)
+
+
+def test_pyspark_does_not_hide_why_a_socket_did_not_open() -> None:
+    topology = Topology("t")
+    topology.sink("out", sinks.noop(), inputs=topology.source("rows", sources.rate(1)))
+    operator = topology.definition().operator("rows")
+    with pytest.raises(UnboundLocalError) as caught, pyspark.util._load_from_socket(("/none/such", None), None):
+        pass
+    assert "CANNOT_OPEN_SOCKET" in failures.named_error(operator, caught.value).message
