@@ -11,8 +11,10 @@ Less than 40 minutes are a look: they show that everything is measured, and say 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,6 +83,7 @@ class Soak:
         except Exception as wrong:  # whatever it is, what was measured until then is reported
             self.measured.problem = str(wrong).strip() or type(wrong).__name__
             summary = ""
+            self._keep_logs()
         self.measured.left = sorted(path.name for path in self.temporary.iterdir())
         return summary
 
@@ -94,6 +97,7 @@ class Soak:
             probe = Probe(driver.pid, state, self.temporary)
             self._await_start(driver, probe)
             self._soak(driver, probe)
+            self.measured.faults = self._faults()
             driver.terminate()
             code = driver.wait(180)
         finally:
@@ -154,6 +158,23 @@ class Soak:
             os.killpg(change.pid, signal.SIGKILL)  # the shell, and the command that it waits for
             change.wait()
 
+    def _faults(self) -> list[str]:
+        command = [PENSTOCK, "events", "--json", "--limit", "10000"]
+        told = subprocess.run(command, env=self._environment, check=True, capture_output=True, timeout=60)
+        events = json.loads(told.stdout)["events"]
+        return [f"{one['subject']}: {one['reason']}" for one in events if one["kind"] == "fault"]
+
+    def _keep_logs(self) -> None:
+        """The folder is about to be deleted, and nobody could find out what went wrong."""
+        kept = Path(tempfile.mkdtemp(prefix="soak-that-failed-"))
+        for file in [
+            *self.folder.glob("run.*"),
+            *self.folder.glob("state/logs/*"),
+            *self.folder.glob("state/cluster/*.log"),
+        ]:
+            shutil.copy(file, kept)
+        print(f"its logs are in {kept}", file=sys.stderr, flush=True)
+
     def _log(self) -> str:
         """What it said at the end: its error is on standard output, what it showed on standard error."""
         return "\n".join((self.folder / name).read_text()[-4000:] for name in ("run.log", "run.json"))
@@ -183,6 +204,7 @@ def report(measured: Measured, summary: str) -> int:
     if measured.problem:
         print(measured.problem, file=sys.stderr, flush=True)
         lines += [f"The topology did not run to its end: {measured.problem.splitlines()[0]}.", ""]
+    lines += [f"A fault: {one}." for one in measured.faults]
     lines += [f"The topology's own summary: `{summary[:1500] or 'none'}`", ""]
     print("\n".join(lines))
     bars = bars_of(measured)

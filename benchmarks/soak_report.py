@@ -49,6 +49,8 @@ class Measured:
     outcomes: Counter[str] = field(default_factory=Counter)
     #: Temporary files that were there when the topology had ended.
     left: Sequence[str] = ()
+    #: What happened that should not have: queries and machines that were lost, though nothing struck them.
+    faults: Sequence[str] = ()
     #: Why it did not run to its end; empty if it did.
     problem: str = ""
 
@@ -88,6 +90,7 @@ def bars_of(measured: Measured) -> list[Bar]:
         *(growth_bars(measured.trends, missing) if measured.is_whole else []),
         Bar(f"soak: series that were not measured{named}", len(missing), 0, at_most=True),
         Bar(f"soak: changes that were done, % of the {asked} asked for", done, LEAST_DONE_PERCENT, at_most=False),
+        Bar("soak: faults that the topology told of", len(measured.faults), 0, at_most=True),
         Bar("soak: times that the topology did not run to its end", bool(measured.problem), 0, at_most=True),
         Bar("soak: temporary files left at the end", len(measured.left), 0, at_most=True),
     ]
