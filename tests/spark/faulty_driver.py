@@ -46,7 +46,9 @@ MOST_MACHINES = 3
 
 
 def say(what: str, **fields: object) -> None:
-    print(json.dumps({"what": what, **fields}), flush=True)
+    """One line, in one piece: several threads say something, and `print` would write the end of the line by itself."""
+    sys.stdout.write(f"{json.dumps({'what': what, **fields})}\n")
+    sys.stdout.flush()
 
 
 class Chance:
