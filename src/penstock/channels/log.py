@@ -176,7 +176,7 @@ class Channels:
     def _notify_concerned(self, written: Iterable[str], read: Iterable[str]) -> None:
         operators = {reader for channel in written for reader in self._readers[channel]}
         # Who writes a channel waits for its readers only if it has found the channel full. To wake a thread that waits
-        # for something else would cost more than the rest of the notification.
+        # for something else would cost the driver time, for nothing.
         with self._changed:
             emptier = self._found_full.intersection(read)
             self._found_full -= emptier

@@ -68,7 +68,7 @@ class Schedule:
         rounds, time = divmod(time, self._ends[-1]) if self.repeat else (0, time)
         step = 0 if len(self.steps) == 1 else min(bisect_right(self._ends, time), len(self.steps) - 1)
         line = self._lines[step]
-        # Integers: a source asks for every batch several times, and fractions cost ten times as much.
+        # Integers: a source asks for every batch several times, and fractions cost several times as much.
         above, below = time.numerator, time.denominator
         rows = (line.at_start * below + line.a_second * above) // (line.parts * below)
         return rows if not rounds else math.floor(rounds * self._rows[-1] + line.at(time))

@@ -199,7 +199,7 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 self._publishing = False
-                # To wake a thread costs the driver more than most of what else it does for a batch.
+                # Waking a thread is among the dearest things that the driver does for a batch.
                 somebody_waits = self._ended or self._is_too_far_ahead()
                 if published:
                     self._batches.published()

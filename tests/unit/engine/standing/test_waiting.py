@@ -13,7 +13,6 @@ from dealing import (
     ONE,
     TWO,
     Channels,
-    Published,
     Rows,
     dealer_of,
     dealer_with,
@@ -26,7 +25,6 @@ from dealing import (
 )
 
 from penstock.engine.message.shares import Bundle
-from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing.batches import CutBatch
 from penstock.engine.standing.dealer import AHEAD, Dealer
 
@@ -78,17 +76,8 @@ def test_rows_that_have_lingered_between_two_looks_at_the_clock_are_taken_at_onc
     """Nobody says that rows of a rate source are due: a bundle that took the end of their lingering for want of room
     would sleep for seconds."""
     ticks = itertools.count()
-    published = Published(supply := Rows(5))
-    pacer, clock = lambda: Pacer(0.05, 10, 10), lambda: next(ticks) / 1000
-    dealer = Dealer(Channels(), ["out"], pacer, lambda: linger, published, clock=clock)  # type: ignore[arg-type]
-    dealer.feed_from(supply)
-    dealer.open()
-    [one] = served(dealer, ONE)
-    taken: list[Any] = []
-    thread = in_background(lambda: taken.append(rows_of(dealer, one)))
-    thread.join(2)
-    dealer.end()
-    assert taken == [[0, 5]]
+    dealer = dealer_with(Rows(5), linger=lambda: linger, clock=lambda: next(ticks) / 1000)
+    assert taken_within_two_seconds(dealer) == [[0, 5]]
 
 
 def test_a_bundle_of_the_next_turn_does_not_keep_the_watch_from_those_who_may_cut() -> None:
@@ -257,12 +246,7 @@ def test_a_linger_that_grows_between_two_questions_makes_nobody_wait_for_longer_
     lingers = itertools.chain([0.0], itertools.repeat(0.1))
     began = time.monotonic()
     dealer = dealer_with(Due(5), linger=lambda: next(lingers), clock=lambda: time.monotonic() - began)
-    [one] = served(dealer, ONE)
-    taken: list[Any] = []
-    thread = in_background(lambda: taken.append(rows_of(dealer, one)))
-    thread.join(2)
-    dealer.end()
-    assert taken == [[0, 5]]
+    assert taken_within_two_seconds(dealer) == [[0, 5]]
 
 
 def test_rows_that_fill_a_batch_after_nothing_was_there_do_not_linger_either() -> None:
@@ -313,6 +297,16 @@ def test_what_is_published_wakes_who_was_too_far_ahead() -> None:
     thread.join(2)
     dealer.end()
     assert len(taken) == 1
+
+
+def taken_within_two_seconds(dealer: Dealer) -> list[Any]:
+    """What the only bundle of a dealer gets first."""
+    [one] = served(dealer, ONE)
+    taken: list[Any] = []
+    thread = in_background(lambda: taken.append(rows_of(dealer, one)))
+    thread.join(2)
+    dealer.end()
+    return taken
 
 
 def comes_true(what: Callable[[], bool]) -> bool:
