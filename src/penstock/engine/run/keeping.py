@@ -1,5 +1,5 @@
 """What goes on beside the queries: a thread deletes old segments, and starts queries again that ended over lost
-executors or a full disk."""
+executors, a full disk, or something else that may pass."""
 
 from __future__ import annotations
 

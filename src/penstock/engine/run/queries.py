@@ -164,6 +164,8 @@ class Queries:
         this run: what fails from the beginning is a mistake, and its user should hear of it at once."""
         query.notice_end()
         name = query.operator.name
+        if query.failure is None:
+            return False  # or its failure is about to be known
         if query.no_room:
             return self._waits.allowed(name)
         has_worked = self._run.publications.newest(name) is not None

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
-from penstock.engine.spark.java_errors import SparkError
+from penstock.engine.spark.java_errors import JVM_GONE, SparkError
 from penstock.engine.spark.refusals import explained
 from penstock.errors import PenstockError
 from penstock.failing import found_in, line_of
@@ -32,7 +32,7 @@ _LOST = re.compile(
     r"|Failed to get broadcast|maximum allowable number of (attempts|times)|Python worker exited unexpectedly"
 )
 #: Classes of SQLSTATE that are about rows or declarations: the same rows would fail again.
-_MISTAKEN = ("07", "0A", "21", "22", "23", "2B", "38", "39", "42", "46", "54", "KD")
+_MISTAKEN = ("07", "0A", "21", "22", "23", "2B", "38", "39", "40", "42", "46", "54", "KD", "P0")
 _SQLSTATE = re.compile(r"SQLSTATE: ([0-9A-Z]{2})[0-9A-Z]{3}\b")
 #: What Python raises where another process, a machine or a disk is away.
 _AWAY = re.compile(
@@ -99,8 +99,10 @@ def comes_again(error: Exception) -> bool:
     declarations, or code of the user's was under way. What Arrow functions raise is always marked. Whatever else ends a
     query may pass: a machine that is too busy to start a worker in time, a state store that cannot be loaded now."""
     text = str(error)
-    if isinstance(error, PenstockError | AnalysisException | Py4JNetworkError) or found_in(text) is not None:
+    if isinstance(error, JVM_GONE) and not isinstance(error, Py4JJavaError):
         return True  # a JVM that is gone does not come back
+    if isinstance(error, PenstockError | AnalysisException) or found_in(text) is not None:
+        return True
     if _TRACEBACK in text:
         return _AWAY.search(text) is None
     return any(state in _MISTAKEN for state in _SQLSTATE.findall(text)) or bool(line_of(error))

@@ -7,7 +7,7 @@ import threading
 
 import pyspark.util
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
@@ -82,6 +82,7 @@ PASSING = [
     "PythonException: Traceback (most recent call last):\npenstock.engine.message.wire.Gone: EOFError: ",
 ]
 COMING_AGAIN = [
+    "[USER_RAISED_EXCEPTION] no such shelf SQLSTATE: P0001",
     "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012 SQLSTATE: XXKST",
     'PythonException: Traceback (most recent call last):\n  File "f.py", line 3\nValueError: bad',
 ]
@@ -100,7 +101,8 @@ def test_what_rows_and_functions_do_comes_again(text: str) -> None:
 def test_what_is_named_or_of_the_users_own_line_or_of_a_jvm_that_is_gone_comes_again() -> None:
     assert failures.comes_again(PenstockError("STATE_TAKEN_OVER", "somebody", "stop"))
     assert failures.comes_again(AnalysisException("[UNRESOLVED_COLUMN] no column wrod"))
-    assert failures.comes_again(Py4JNetworkError("Answer from Java side is empty"))
+    for gone in (Py4JNetworkError("Answer from Java side is empty"), Py4JError("gone"), ConnectionRefusedError(111)):
+        assert failures.comes_again(gone)
     with pytest.raises(LookupError) as caught:
         raise LookupError("the shelf is full")
     assert failures.comes_again(caught.value)
