@@ -88,10 +88,10 @@ bench-monitoring: $(TOOLS)
 # ONLY=congested, scales nothing: how much of its time a congested instance works, two minutes a topology and round.
 # As root, on lab machines, with a page of their own: ONLY=lab_star (operators that work), lab_star_single (one bottleneck
 # alone), lab_star_single_waits, lab_scale_in; about ten minutes each and round. ONLY=lab is all 19, one round, more than
-# three hours; KEEP=folder keeps what was measured, so that it goes on after a cut.
+# three hours; KEEP=folder keeps what was measured, so that it goes on after a cut. STRATEGIES=stela,storm: only those.
 bench-stela: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${ROUNDS:+--rounds $$ROUNDS} \
-	  $${ONLY:+--experiments $$ONLY} $${KEEP:+--keep $$KEEP}
+	  $${ONLY:+--experiments $$ONLY} $${STRATEGIES:+--strategies $$STRATEGIES} $${KEEP:+--keep $$KEEP}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
 # two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,batch,growth; ROUNDS=1: the first five, with the

@@ -37,8 +37,9 @@ work, sources give 25% more than all cores could do after the operation; in a sc
 could do before it. In experiments with `_single` one operator is as slow as published and all others are four times as
 fast; where operators wait, sources give 25% more than that one could do with all new instances. Figures are medians of
 rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s
-does not count; {window:g} s are measured before and after. "Predicted" and "best" are those of a model that knows
-instances and no cores.
+does not count; {window:g} s are measured before and after, when batches have settled for {settled:g} s. Sources
+give a batch a second, because every batch costs a machine some of its share of a core. "Predicted" and "best" are those
+of a model that knows instances and no cores.
 
 One operator alone with k instances can do (k + n) / k of what it did with n new ones, if each instance gets the core
 time that it needs. Where the cores of its machines are used up, one machine more gives it no more than its cores:
@@ -116,6 +117,8 @@ def in_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> li
         + ("The instances share the cores that are left.\n" if works else "Waits need no core.\n")
     )
     table(results, say)
+    if STELA not in results:
+        return []  # the bar of what failed says so
     after = {chosen: middle(found, after_of) for chosen, found in results.items()}
     kept = middle(results[STELA], lambda one: one.measured.after / one.measured.before)
     say(f"\nStela keeps {kept:.2f} of the throughput with {(MACHINES_IN - GONE) / MACHINES_IN:.2f} of the cores.")
