@@ -75,7 +75,8 @@ bench-idle: $(TOOLS)
 bench-kafka: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/kafka.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# Are the machines of a lab really apart? CPU, links, placement. Needs root. ONLY=cpu,link,placement.
+# Are the machines of a lab really apart? CPU, links, placement. Needs root. By estimate a quarter of an hour (ROUNDS=1:
+# cpu five minutes, link two, placement four; ONLY=cpu,link,placement).
 bench-lab: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/lab.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--only "$$ONLY"}
 

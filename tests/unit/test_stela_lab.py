@@ -164,13 +164,14 @@ def test_the_scale_in_offers_more_than_the_fullest_machine_can_do() -> None:
 
 def test_new_instances_of_one_bottleneck_give_k_plus_n_over_k() -> None:
     definition = experiment_built(LAB_TOPOLOGIES["lab_star_single_waits"]).definition
-    line, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single_waits"], definition, 1.9)
+    line, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single_waits"], definition, 1.9, 2.1)
     assert "k = 2 instances and n = 2 new ones, (k + n) / k = 2.00" in line
-    assert "measured 1.90" in line
+    assert "measured 1.90 of Storm's default, and 2.10 of what there was before" in line
     assert bar.figure == pytest.approx(0.95)
     # Two instances on two of four machines: a third machine has half as many cores again.
-    _, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single"], definition, 1.5)
+    _, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single"], definition, 1.2, 1.5)
     assert bar.figure == pytest.approx(1.0)
+    assert bar.name == "x: after / before, of what the cores of its machines allow (1.50)"
     assert topologies.growth_of_cores(6, 4) == 1.25, "four machines held it, however many instances it had"
 
 
