@@ -79,12 +79,11 @@ class Round:
 class Bench:
     """One lab, on which one topology after the other runs."""
 
-    def __init__(self, host: SparkHost, settings: Settings, rounds: int, seconds: float, say: Say) -> None:
+    def __init__(self, host: SparkHost, settings: Settings, rounds: int, seconds: float) -> None:
         self.host = host
         self.settings = settings
         self.rounds = rounds
         self.seconds = seconds
-        self.say = say
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -139,7 +138,7 @@ def lab(shape: LabShape, machines: int, settings: Settings, rounds: int, seconds
         here = [str(Path(__file__).parent)]
         with SparkHost("bench-lab", provider, settings, Path(folder, "logs"), here) as host:
             say(f"{machines} machines are up")
-            yield Bench(host, settings, rounds, seconds, say)
+            yield Bench(host, settings, rounds, seconds)
 
 
 def median(rounds: Sequence[Round], figure: Callable[[Round], float]) -> float:
@@ -289,7 +288,9 @@ def main(arguments: Sequence[str], measures: Mapping[str, Measure] = MEASURES) -
 
     lines = [*METHOD.format(rounds=options.rounds, seconds=options.seconds, warm=WARM).splitlines(), ""]
     bars: list[Bar] = []
-    is_whole = options.rounds >= ROUNDS and options.seconds >= SECONDS and chosen == list(PARTS)
+    # Parts that run by themselves have pages of their own: none takes the place of another.
+    stem = "lab" if chosen == list(PARTS) else "_".join(("lab", *chosen))
+    page = named(stem, options.rounds >= ROUNDS and options.seconds >= SECONDS)
     for part in chosen:
         say(part)
         try:
@@ -301,7 +302,7 @@ def main(arguments: Sequence[str], measures: Mapping[str, Measure] = MEASURES) -
         bars += found
         print("\n".join(more), flush=True)
         # After each part: whatever becomes of the next, this one is kept.
-        write_results(named("lab", is_whole), lines, bars, machine())
+        write_results(page, lines, bars, machine())
     return finish(bars)
 
 

@@ -91,7 +91,8 @@ def _worked(
     used = dict.fromkeys(waiting, 0.0)
     for _ in range(SHARINGS):
         busy = {one: [name for name, need in needs.items() if need > 0 and one in machines[name]] for one in left}
-        offered = {one: time / max(len(busy[one]), 1) for one, time in left.items()}
+        # What is left may be below 0 by a hair, as sums of floating-point numbers are.
+        offered = {one: max(time, 0.0) / max(len(busy[one]), 1) for one, time in left.items()}
         for name, need in needs.items():
             mine = sum(offered[one] for one in machines[name]) if need > 0 else 0.0
             # A bundle asks for rows when it has none, so machines that are faster get more of them.

@@ -141,13 +141,16 @@ def test_a_part_that_fails_is_a_bar_that_is_missed_and_the_others_are_kept(
 
     measures = {"cpu": breaks, "link": works, "placement": works}
     assert lab.main(["--rounds", "1", "--only", "cpu,link"], measures) == 1
-    assert [name for name, _, _ in written] == ["lab-look", "lab-look"], "once after each part"
+    assert [name for name, _, _ in written] == ["lab_cpu_link-look"] * 2, "once after each part"
     _, lines, bars = written[-1]
     assert "a table" in lines
     assert "cpu failed: no row reached out-0 within 240 s" in lines
     assert [(bar.name, bar.met) for bar in bars] == [("cpu: was measured", False), ("link: used", True)]
     assert "RuntimeError" in capsys.readouterr().err
     assert lab.main(["--only", "link"], measures) == 0
+    assert written[-1][0] == "lab_link", "it does not take the place of the other parts"
+    assert lab.main(["--rounds", "1"], measures) == 1
+    assert written[-1][0] == "lab-look"
 
 
 def test_nobody_waits_for_ever_for_the_first_rows() -> None:

@@ -70,3 +70,12 @@ def test_one_bottleneck_alone_gains_what_the_cores_of_its_machines_allow(monkeyp
     found = stela_cores.scaled_out(LAB_TOPOLOGIES["lab_star_single"])
     assert found["stela"] / found["before"] == pytest.approx(1.5, rel=0.05), "two machines held it, and now three"
     assert found["storm"] > found["before"], "Storm's default spreads what there is over the new cores"
+
+
+@pytest.mark.parametrize("waiting", [(26.0, 15.0, 15.0), (26.0, 0.0, 15.0), (26.0, 4.0, 15.0), (1e-9, 40.0, 0.1)])
+def test_nobody_works_more_than_the_machine_has(waiting: tuple[float, ...]) -> None:
+    names = ("a", "b", "c")
+    seconds, machines = dict.fromkeys(names, 0.001), {name: {"m"} for name in names}
+    worked = stela_cores._worked(dict(zip(names, waiting, strict=True)), seconds, machines, 0.015)
+    assert sum(worked.values()) == pytest.approx(15)
+    assert all(0 <= worked[name] <= rows for name, rows in zip(names, waiting, strict=True))
