@@ -62,6 +62,8 @@ PLACEMENT_SETTINGS = replace(SETTINGS, latency=0.2, batch_bytes=1 << 20, backlog
 #: Of a row of the part `cpu`.
 CPU_SECONDS = 0.002
 LINK = 100e6
+#: Enough for all Python workers of a machine: memory is not what is tried out.
+MEMORY = "2g"
 #: What a row of the part `placement` crosses.
 SLOW_LINK = "20mbit"
 Say = Callable[[str], None]
@@ -152,7 +154,7 @@ def rate_of(operator: str) -> Callable[[Round], float]:
 def cpu(rounds: int, seconds: float, say: Say) -> tuple[list[str], list[Bar]]:
     """An operator that works, on machines of 1 and of 0.25 cores."""
     lines = ["| what works where | rows/s | cores used |", "| --- | ---: | ---: |"]
-    with lab(LabShape.read(sizes="2,1"), 6, CPU_SETTINGS, rounds, seconds, say) as bench:
+    with lab(LabShape.read(memory=MEMORY, sizes="2,1"), 6, CPU_SETTINGS, rounds, seconds, say) as bench:
         around, whole, *quarters = bench.slots
 
         def rates(what: str, instances: Sequence[Mapping[Slot, int]]) -> list[float]:
@@ -172,7 +174,8 @@ def cpu(rounds: int, seconds: float, say: Say) -> tuple[list[str], list[Bar]]:
         [quarter] = rates("one operator, a machine of 0.25 cores", [{quarters[0]: 1}])
         two = rates("two operators share a machine of 0.25 cores", [{quarters[0]: 1}, {quarters[0]: 1}])
         [four] = rates("one operator, four machines of 0.25 cores", [dict.fromkeys(quarters, 1)])
-    return [*lines, ""], cpu_bars(one, quarter, two, four)
+    shares = f"0.25 cores to one: {quarter / one:.4f}. Four machines to one: {four / quarter:.3f}."
+    return [*lines, "", shares, ""], cpu_bars(one, quarter, two, four)
 
 
 def cpu_bars(one: float, quarter: float, two: Sequence[float], four: float) -> list[Bar]:
@@ -191,7 +194,7 @@ def cpu_bars(one: float, quarter: float, two: Sequence[float], four: float) -> l
 def link(rounds: int, seconds: float, say: Say) -> tuple[list[str], list[Bar]]:
     """Rows of a kilobyte, from one machine to the other, more than the link carries. Several streams side by side: a
     bundle asks for its next share when it has done the last, and the link would be idle meanwhile."""
-    shape = LabShape.read(1.0, link=f"{LINK / 1e6:.0f}mbit")
+    shape = LabShape.read(1.0, MEMORY, f"{LINK / 1e6:.0f}mbit")
     with lab(shape, 2, LINK_SETTINGS, rounds, seconds, say) as bench:
         one, two = bench.slots
         topology = sent_over(rows_per_second=2 * LINK / 8 / 1024)
@@ -234,7 +237,7 @@ def placement(rounds: int, seconds: float, say: Say) -> tuple[list[str], list[Ba
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     bars = []
-    with lab(LabShape.read(1.0, link=SLOW_LINK), 4, PLACEMENT_SETTINGS, rounds, seconds, say) as bench:
+    with lab(LabShape.read(1.0, MEMORY, SLOW_LINK), 4, PLACEMENT_SETTINGS, rounds, seconds, say) as bench:
         for name in LANES:
             topology, heavy = lanes(name)
             operators = [one.name for one in topology.definition().operators]

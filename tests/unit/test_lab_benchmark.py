@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,9 @@ import lab_measures
 from lab_measures import Heard, Part, crossed, from_store, fullest_link, rate, uses
 from results import Bar
 
+from penstock import Settings
+from penstock.cluster.lab.sizes import LabShape
+from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.readings import MachineReading
 from penstock.monitor.report import BatchReport, BundleReport
 
@@ -122,6 +128,86 @@ def test_every_bar_of_the_link_can_fail() -> None:
 
 
 # A run
+
+
+class Lab:
+    """A double of a lab: instances on a machine do its cores' worth of rows, and what time it is moves on with every
+    wait."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.cores: dict[str, float] = {}
+
+    @contextmanager
+    def opened(
+        self, shape: LabShape, machines: int, settings: Settings, rounds: int, seconds: float, say: lab.Say
+    ) -> Iterator[lab.Bench]:
+        cluster = Cluster.of([f"10.77.0.{2 + index}" for index in range(machines)], 1)
+        self.cores = {name: shape.of(index).cores for index, name in enumerate(cluster.names)}
+        host = SimpleNamespace(cluster=cluster, provider=SimpleNamespace(readings=self.readings))
+        yield lab.Bench(host, settings, rounds, seconds)  # type: ignore[arg-type]
+
+    def readings(self) -> dict[str, MachineReading]:
+        seconds = self.now - 1000.0
+        carried = int(seconds * 11.5e6)
+        return {
+            name: replace(READING, at=self.now, cpu_seconds=seconds * cores, received_bytes=carried)
+            for name, cores in self.cores.items()
+        }
+
+    def topology(self, definition: object, host: object, state: object, settings: object, placed: Placement) -> object:
+        return Doubled(self, definition, placed)
+
+
+class Doubled:
+    def __init__(self, around: Lab, definition: Any, placed: Placement) -> None:
+        assert set(placed.instances) == {one.name for one in definition.operators}
+        self.lab, self.definition, self.placed = around, definition, placed
+        self.listeners: list[Callable[[BatchReport], None]] = []
+        latency = SimpleNamespace(p50=0.1, p99=0.2)
+        self.statistics = SimpleNamespace(totals=lambda name: (1, 1), recent_latency=lambda name: latency)
+
+    def __enter__(self) -> Doubled:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listeners.clear()
+
+    def check(self) -> None: ...
+    def stop(self, drain: bool) -> None:
+        assert not drain
+
+    def listen(self, listener: Callable[[BatchReport], None]) -> None:
+        self.listeners.append(listener)
+
+    def wait(self, seconds: float) -> None:
+        self.lab.now += seconds
+        workers = [name for name in self.placed.instances if name.startswith("work")]
+        for name, slots in self.placed.instances.items():
+            for slot in slots:
+                sharing = sum(slot in self.placed.of(one) for one in workers) or 1
+                rows = round(10_000 * seconds * self.lab.cores[slot.machine] / sharing)
+                bundle = replace(BUNDLE, slot=slot.name, rows_in=rows, traffic={"10.77.0.2/0": 600}, bytes_from={})
+                for listener in self.listeners:
+                    listener(batch(bundle, operator=name))
+
+
+def test_every_part_can_be_walked_through(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    around = Lab()
+    monkeypatch.setattr(lab, "lab", around.opened)
+    monkeypatch.setattr(lab, "SparkTopology", around.topology)
+    monkeypatch.setattr(lab, "run_time", lambda: around.now)
+    monkeypatch.setattr(lab, "Heard", lambda: Heard(clock=lambda: around.now))
+    monkeypatch.setattr(lab, "write_results", lambda *_: None)
+    monkeypatch.setattr(lab.signal, "signal", lambda *_: None)
+    assert lab.main(["--rounds", "2"]) == 1
+    said = capsys.readouterr()
+    assert "0.25 cores to one: 0.2500. Four machines to one: 4.000." in said.out
+    bars = [line for line in said.out.splitlines() if line.startswith("BAR")]
+    assert len(bars) == 13
+    assert [line for line in bars if "missed" in line and "cpu" in line] == []
+    assert "BAR link: used, share of 100 Mbit/s: 0.92, bar at least 0.85: met" in bars
+    assert "Traceback" not in said.err
 
 
 def test_a_part_that_fails_is_a_bar_that_is_missed_and_the_others_are_kept(
