@@ -75,7 +75,8 @@ bench-idle: $(TOOLS)
 bench-kafka: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/kafka.py $${ROUNDS:+--rounds $$ROUNDS}
 
-# Are the machines of a lab really apart? CPU, links, placement. Needs root. ONLY=cpu,link,placement.
+# Are the machines of a lab really apart? CPU, links, placement. Needs root. By estimate a quarter of an hour (ROUNDS=1:
+# cpu five minutes, link two, placement four; ONLY=cpu,link,placement).
 bench-lab: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/lab.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--only "$$ONLY"}
 
@@ -88,10 +89,10 @@ bench-monitoring: $(TOOLS)
 # ONLY=congested, scales nothing: how much of its time a congested instance works, two minutes a topology and round.
 # As root, on lab machines, with a page of their own: ONLY=lab_star (operators that work), lab_star_single (one bottleneck
 # alone), lab_star_single_waits, lab_scale_in; about ten minutes each and round. ONLY=lab is all 19, one round, more than
-# three hours; KEEP=folder keeps what was measured, so that it goes on after a cut.
+# three hours; KEEP=folder keeps what was measured, so that it goes on after a cut. STRATEGIES=stela,storm: only those.
 bench-stela: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stela.py $${ROUNDS:+--rounds $$ROUNDS} \
-	  $${ONLY:+--experiments $$ONLY} $${KEEP:+--keep $$KEEP}
+	  $${ONLY:+--experiments $$ONLY} $${STRATEGIES:+--strategies $$STRATEGIES} $${KEEP:+--keep $$KEEP}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
 # two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,batch,growth; ROUNDS=1: the first five, with the

@@ -12,6 +12,8 @@ from penstock.cluster.model import Slot
 
 LANES = ("word count", "top n")
 PAYLOAD = 1000
+#: Streams side by side over one link.
+STREAMS = 3
 #: Rows a second of a lane: several times what a link of 20 Mbit/s carries.
 LANE_RATE = 6000
 _TEXT = pa.scalar("x" * PAYLOAD)
@@ -46,12 +48,14 @@ def with_payload(first: int, rows: int) -> pa.RecordBatch:
 
 
 def sent_over(rows_per_second: float) -> Topology:
-    """Rows of about a kilobyte from `made` to `read`; only their numbers go on."""
+    """Rows of about a kilobyte in several streams, so many a second in all, from `made` to `read`; only their numbers
+    go on."""
     topology = Topology("link")
     content = sources.generated(with_payload, "n long, text string")
-    rows = topology.source("made", sources.rate(rows_per_second, content))
-    read = topology.map("read", numbers_of, inputs=rows, schema="n long", instances=2)
-    topology.sink("out", sinks.noop(), inputs=read)
+    for index in range(STREAMS):
+        rows = topology.source(f"made-{index}", sources.rate(rows_per_second / STREAMS, content))
+        read = topology.map(f"read-{index}", numbers_of, inputs=rows, schema="n long")
+        topology.sink(f"out-{index}", sinks.noop(), inputs=read)
     return topology
 
 

@@ -16,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,9 +29,18 @@ from typing import Any
 import stela_congested
 import stela_lab
 from results import Bar, finish, machine, named, write_results
-from stela_operations import GONE, MACHINES_IN, PAGE_LOAD_IN, Say, scale_in, scale_in_definition, scale_out
+from stela_operations import (
+    GONE,
+    MACHINES_IN,
+    PAGE_LOAD_IN,
+    RANDOM_GROUPS,
+    Say,
+    scale_in,
+    scale_in_definition,
+    scale_out,
+)
 from stela_oracle import ORACLE
-from stela_runs import INTERVAL_FOR_EACH, LEAST_INTERVAL, WARM_UP, Result, Times, measured_of
+from stela_runs import INTERVAL_FOR_EACH, LEAST_INTERVAL, SETTLED_IN_LAB, WARM_UP, Result, Times, measured_of
 from stela_tables import at_zero, middle, oracle_bars, plot, prediction_bars, table
 from stela_topologies import EXAMPLES, LAB_TOPOLOGIES, TOPOLOGIES, experiment_built, topology_of
 from stela_work import Calibration, calibrate
@@ -128,6 +139,8 @@ def in_table(results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
     say(f"### PageLoad, {MACHINES_IN} machines, {GONE} go\n")
     say(SCALE_IN_METHOD.format(instances=PAGE_LOAD_IN, machines=MACHINES_IN, gone=GONE))
     table(results, say)
+    if STELA not in results or len(results) < 2:
+        return []  # the bar of what failed says so
     after = {name: middle(found, lambda one: one.measured.after) for name, found in results.items()}
     possible = middle(results[STELA], lambda one: one.predicted)
     worse = min(rate for name, rate in after.items() if name != STELA)
@@ -169,13 +182,17 @@ def by_strategy(found: Sequence[tuple[str, Result]]) -> dict[str, list[Result]]:
     return {name: results[name] for name in order if name in results}
 
 
-def kept(file: Path, times: Times, make: Callable[[], list[tuple[str, Result]]]) -> list[tuple[str, Result]]:
-    """What was measured already, if the file has it: a campaign that was cut off goes on where it was."""
+def kept(
+    file: Path, times: Times, operations: int, make: Callable[[], list[tuple[str, Result]]]
+) -> list[tuple[str, Result]]:
+    """What was measured already, if the file has it: a campaign that was cut off goes on where it was. Only so many
+    operations are all of them: an experiment of which some failed is measured again."""
     if file.exists():
         return [(name, _result(fields, times)) for name, fields in json.loads(file.read_text())]
     found = make()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps([(name, asdict(one)) for name, one in found]))
+    if len(found) == operations:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([(name, asdict(one)) for name, one in found]))
     return found
 
 
@@ -229,12 +246,12 @@ class Page:
 def method(page: Page, calibration: Calibration | None, window: float) -> str:
     figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
     if page.is_lab:
-        return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, **figures)
+        return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, settled=SETTLED_IN_LAB, **figures)
     sizes = ", ".join(f"{name} {one.machines}" for name, one in TOPOLOGIES.items())
     return METHOD.format(machines=sizes, ours=OURS_METHOD if BY_CAPACITY in page.strategies else "", **figures)
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--experiments", default="", help="all of them, of a look with --rounds 1 the first")
     parser.add_argument("--strategies", default="", help=f"{','.join(STRATEGIES)}, or those of the lab")
@@ -242,12 +259,19 @@ def main() -> int:
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="of the experiment congested")
     parser.add_argument("--quick", action="store_true", help="short times, and not written to results")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured, to go on after a cut")
+    return parser
+
+
+def main() -> int:
+    parser = _parser()
     options = parser.parse_args()
     topologies = options.topologies.split(",")
     try:
         page = Page.of(options.experiments, options.strategies, options.rounds, topologies)
     except ValueError as problem:
         parser.error(str(problem))
+    # What was started goes in order, also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     window = 10.0 if options.quick else 20.0
     began = time.monotonic()
     lines: list[str] = []
@@ -275,14 +299,18 @@ def main() -> int:
             measured = _Measured(name, page, calibration, window, folder, options.keep or Path(temporary))
             try:
                 results = measured.results(tell_of)
-            except (PenstockError, RuntimeError) as problem:  # its bar is missed, and the others are measured
+            except Exception as problem:  # its bar is missed, and the others are measured
+                traceback.print_exc()
                 tell_of(f"failed: {problem}")
                 bars.append(Bar.of(f"{name}: operations that were measured", [], 1, at_most=False))
                 continue
             operations += [one for found in results.values() for one in found]
-            plot(f"{page.stem}_{name}", measured.title, results)
             bars += measured.report(results, say)
-            say(f"\n![throughput]({page.stem}_{name}.png)\n")
+            if results:
+                plot(f"{page.stem}_{name}", measured.title, results)
+                say(f"\n![throughput]({page.stem}_{name}.png)\n")
+            if not options.quick:  # whatever becomes of the next one, this one is kept
+                write_results(page.stem, lines, bars, machine())
     # The model of what is predicted knows instances, and no cores.
     bars += [] if page.is_lab else prediction_bars(operations, say)
     if not options.quick:
@@ -319,13 +347,26 @@ class _Measured:
                 return scale_in(self.definition, page.is_lab, page.rounds, window, folder, say)
             return scale_out(one, self.definition, page.strategies, page.rounds, window, folder, say)
 
-        found = kept(self.keep / f"{self.name}.json", Times.of(self.definition, self.window), make)
+        times = Times.of(self.definition, self.window, self.page.is_lab)
+        found = kept(self.keep / f"{self.name}.json", times, self.operations, make)
         results = by_strategy(found)
         if self.experiment is None:
             return results
         return {chosen: one for chosen, one in results.items() if chosen in self.page.strategies}
 
+    @property
+    def operations(self) -> int:
+        """How many are measured if none fails."""
+        names = (STELA, *RANDOM_GROUPS) if self.experiment is None else self.page.strategies
+        return self.page.rounds * len(names)
+
     def report(self, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
+        """What could not be measured is a bar that is missed, whatever the others say."""
+        failed = max(self.operations - sum(map(len, results.values())), 0)
+        bars = [Bar(f"{self.name}: operations that failed", failed, 0, at_most=True)] if failed else []
+        return [*self._tables(results, say), *bars]
+
+    def _tables(self, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
         if self.experiment is None:
             return stela_lab.in_table(self.name, results, say) if self.page.is_lab else in_table(results, say)
         if self.page.is_lab:

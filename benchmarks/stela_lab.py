@@ -37,8 +37,9 @@ work, sources give 25% more than all cores could do after the operation; in a sc
 could do before it. In experiments with `_single` one operator is as slow as published and all others are four times as
 fast; where operators wait, sources give 25% more than that one could do with all new instances. Figures are medians of
 rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s
-does not count; {window:g} s are measured before and after. "Predicted" and "best" are those of a model that knows
-instances and no cores.
+does not count; {window:g} s are measured before and after, when batches have settled for {settled:g} s. Sources
+give a batch a second, because every batch costs a machine some of its share of a core. "Predicted" and "best" are those
+of a model that knows instances and no cores.
 
 One operator alone with k instances can do (k + n) / k of what it did with n new ones, if each instance gets the core
 time that it needs. Where the cores of its machines are used up, one machine more gives it no more than its cores:
@@ -75,7 +76,8 @@ def out_table(
             Bar(f"{name}: after / Storm's default (paper: {experiment.paper:.2f})", ratio, experiment.paper, False)
         )
         if experiment.single:
-            line, bar = single_figures(name, experiment, definition, ratio)
+            gained = middle(results[STELA], gain_of)
+            line, bar = single_figures(name, experiment, definition, ratio, gained)
             say(f"\n{line}")
             bars.append(bar)
     for other in LINK_LOADS:
@@ -94,17 +96,29 @@ def size_line(experiment: Experiment) -> str:
     return f"A machine carries {rows:.0f} rows/s of a load of {LOAD}. All machines together: {grown}."
 
 
-def single_figures(name: str, experiment: Experiment, definition: TopologyDefinition, ratio: float) -> tuple[str, Bar]:
-    """The (k + n) / k of the one bottleneck beside what was measured; where operators work, what cores allow."""
+def gain_of(found: Result) -> float:
+    """What an operation reached, over what its own run had before."""
+    return found.measured.after / found.measured.before if found.measured.before else float("nan")
+
+
+def single_figures(
+    name: str, experiment: Experiment, definition: TopologyDefinition, ratio: float, gained: float
+) -> tuple[str, Bar]:
+    """The (k + n) / k of the one bottleneck beside what was measured, which is the `ratio` to Storm's default. Where
+    operators work it is what cores allow, beside what Stela `gained` in its own run: Storm's default spreads the
+    instances that there are over the new cores, and gains by that, too."""
     k, n = definition.operator(experiment.bottleneck).instances, new_instances(definition, experiment.machines)
     by_instances, by_cores = growth(k, n), growth_of_cores(k, experiment.machines)
     most = by_cores if experiment.works else by_instances
     line = (
         f"The bottleneck alone is {experiment.bottleneck}: k = {k} instances and n = {n} new ones, "
-        f"(k + n) / k = {by_instances:.2f}; by the cores of its machines {by_cores:.2f}; measured {ratio:.2f}."
+        f"(k + n) / k = {by_instances:.2f}; by the cores of its machines {by_cores:.2f}; "
+        f"measured {ratio:.2f} of Storm's default, and {gained:.2f} of what there was before."
     )
-    what = "what the cores of its machines allow" if experiment.works else "(k + n) / k"
-    return line, Bar(f"{name}: after / Storm's default, of {what} ({most:.2f})", ratio / most, OF_GROWTH, False)
+    if experiment.works:
+        what = f"after / before, of what the cores of its machines allow ({most:.2f})"
+        return line, Bar(f"{name}: {what}", gained / most, OF_GROWTH, False)
+    return line, Bar(f"{name}: after / Storm's default, of (k + n) / k ({most:.2f})", ratio / most, OF_GROWTH, False)
 
 
 def in_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
@@ -116,6 +130,8 @@ def in_table(name: str, results: Mapping[str, Sequence[Result]], say: Say) -> li
         + ("The instances share the cores that are left.\n" if works else "Waits need no core.\n")
     )
     table(results, say)
+    if STELA not in results:
+        return []  # the bar of what failed says so
     after = {chosen: middle(found, after_of) for chosen, found in results.items()}
     kept = middle(results[STELA], lambda one: one.measured.after / one.measured.before)
     say(f"\nStela keeps {kept:.2f} of the throughput with {(MACHINES_IN - GONE) / MACHINES_IN:.2f} of the cores.")

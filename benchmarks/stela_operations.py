@@ -4,6 +4,7 @@ fewer."""
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,23 @@ def tell(say: Say, name: str, found: Result) -> None:
     )
 
 
+def in_turn(names: Sequence[str], rounds: int, measure: Callable[[str], Result], say: Say) -> list[tuple[str, Result]]:
+    """What was measured; a round begins with another one each time. An operation that fails costs its own figure: the
+    minutes that the others took are not lost."""
+    found = []
+    for index in range(rounds):
+        turn = index % len(names)
+        for chosen in (*names[turn:], *names[:turn]):
+            try:
+                found.append((chosen, measure(chosen)))
+            except Exception as problem:  # whatever it is, it is that of this operation
+                traceback.print_exc()
+                say(f"{chosen} failed: {type(problem).__name__}: {problem}")
+            else:
+                tell(say, *found[-1])
+    return found
+
+
 # One machine more
 
 
@@ -78,7 +96,7 @@ def scale_out(
     folder: Path,
     say: Say,
 ) -> list[tuple[str, Result]]:
-    times = Times.of(definition, window)
+    times = Times.of(definition, window, experiment.is_lab)
 
     def work(host: SparkHost) -> list[tuple[str, Result]]:
         before = first_machines(host.cluster, experiment.machines)
@@ -90,16 +108,14 @@ def scale_out(
             rule = oracle if chosen == ORACLE else STRATEGIES[chosen].scale_out
             return lambda load, placement, rules: rule(load, placement, before, new, rules)
 
+        say(f"{len(host.cluster.machines)} machines are up")
         everywhere = round_robin(definition, host.cluster)
         warm_up(definition, host, everywhere, times)
-        found = []
-        for index in range(rounds):
-            turn = index % len(strategies)
-            for chosen in (*strategies[turn:], *strategies[:turn]):
-                one = one_operation(definition, host, initial, by(chosen), times, wanted, corrects=chosen == GAIN)
-                found.append((chosen, one))
-                tell(say, *found[-1])
-        return found
+
+        def measure(chosen: str) -> Result:
+            return one_operation(definition, host, initial, by(chosen), times, wanted, corrects=chosen == GAIN)
+
+        return in_turn(strategies, rounds, measure, say)
 
     machines, threads = experiment.machines + 1, len(definition.operators)
     provider = cluster_of(experiment.is_lab, experiment.cores, machines, threads, folder)
@@ -147,7 +163,7 @@ def scale_in_cores() -> float:
 def scale_in(
     definition: TopologyDefinition, is_lab: bool, rounds: int, window: float, folder: Path, say: Say
 ) -> list[tuple[str, Result]]:
-    times = Times.of(definition, window)
+    times = Times.of(definition, window, is_lab)
 
     def work(host: SparkHost) -> list[tuple[str, Result]]:
         cluster = host.cluster
@@ -159,14 +175,13 @@ def scale_in(
             )
 
         ways = {STELA: by(STELA, 0)} | {group: by(STORM, seed) for seed, group in enumerate(RANDOM_GROUPS, 1)}
+        say(f"{len(cluster.machines)} machines are up")
         warm_up(definition, host, initial, times)
-        found = []
-        for index in range(rounds):
-            names = [*ways][index % 3 :] + [*ways][: index % 3]
-            for chosen in names:
-                found.append((chosen, one_operation(definition, host, initial, ways[chosen], times, 0)))
-                tell(say, *found[-1])
-        return found
+
+        def measure(chosen: str) -> Result:
+            return one_operation(definition, host, initial, ways[chosen], times, 0)
+
+        return in_turn([*ways], rounds, measure, say)
 
     provider = cluster_of(is_lab, scale_in_cores(), MACHINES_IN, len(definition.operators), folder)
     return on_machines(definition.name, provider, folder, work)

@@ -44,6 +44,11 @@ SETTINGS = Settings(
 #: this many seconds for each operator all of them together take about 1.2 of two cores.
 INTERVAL_FOR_EACH = 0.3
 LEAST_INTERVAL = 2.0
+#: Seconds until batches have the size that they keep. On machines with a share of a core the first ones take longer: a
+#: batch of 500 rows takes one of them several seconds.
+SETTLED, SETTLED_IN_LAB = 8.0, 20.0
+#: Sources that give a batch every 25 ms would use up half of a fifth of a core: in a lab what a batch costs counts.
+LAB_LATENCY = 2.0
 #: Seconds of the run that does not count.
 WARM_UP = 90.0
 #: So many intervals before the end of a timeline all batches that began before had ended.
@@ -59,14 +64,18 @@ class Times:
     warm_up: float
     window: float
     after: float
+    #: What batches aim at where nothing is congested.
+    latency: float = SETTINGS.latency
 
     @staticmethod
-    def of(definition: TopologyDefinition, window: float = 20.0) -> Times:
+    def of(definition: TopologyDefinition, window: float = 20.0, is_lab: bool = False) -> Times:
         """Before and after, the measured time begins when what came in first has left: a batch and a quarter
         an operator on the longest way."""
         interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators))
         through = 1.25 * interval * _depth(definition)
-        return Times(interval, 8 + through, window, window + 8 + through)
+        settled = through + (SETTLED_IN_LAB if is_lab else SETTLED)
+        latency = LAB_LATENCY if is_lab else SETTINGS.latency
+        return Times(interval, settled, window, window + settled, latency)
 
 
 def _depth(definition: TopologyDefinition) -> int:
@@ -121,6 +130,7 @@ def started(
     """A run of its own, from this placement, with nothing waiting. It is stopped at the end."""
     settings = replace(
         SETTINGS,
+        latency=times.latency,
         batch_interval=times.interval,
         batch_interval_most=times.interval,
         window_samples=max(2, int(times.window / SETTINGS.sample_seconds)),

@@ -26,7 +26,9 @@ def test_an_operator_that_works_has_rows_of_its_own() -> None:
 
 
 def test_rows_that_cross_a_link_are_about_a_kilobyte() -> None:
-    lab.sent_over(1000).definition()
+    definition = lab.sent_over(3000).definition()
+    assert [one.spec.schedule.rate_at(0.0) for one in definition.sources] == [1000.0] * 3  # type: ignore[attr-defined]
+    assert len(definition.operators) == 3 * lab.STREAMS
     assert 1000 <= lab.with_payload(5, 100).nbytes / 100 <= 1024
     assert lab.with_payload(5, 2).column("n").to_pylist() == [5, 6]
 

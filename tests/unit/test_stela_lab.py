@@ -18,7 +18,7 @@ import stela_lab
 import stela_operations
 import stela_topologies as topologies
 import stela_work
-from stela_runs import Result
+from stela_runs import Result, Times
 from stela_topologies import LAB_TOPOLOGIES, TOPOLOGIES, Experiment, experiment_built, given_rate
 
 from penstock.autoscaler.throughput_change import ThroughputChange
@@ -164,13 +164,14 @@ def test_the_scale_in_offers_more_than_the_fullest_machine_can_do() -> None:
 
 def test_new_instances_of_one_bottleneck_give_k_plus_n_over_k() -> None:
     definition = experiment_built(LAB_TOPOLOGIES["lab_star_single_waits"]).definition
-    line, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single_waits"], definition, 1.9)
+    line, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single_waits"], definition, 1.9, 2.1)
     assert "k = 2 instances and n = 2 new ones, (k + n) / k = 2.00" in line
-    assert "measured 1.90" in line
+    assert "measured 1.90 of Storm's default, and 2.10 of what there was before" in line
     assert bar.figure == pytest.approx(0.95)
     # Two instances on two of four machines: a third machine has half as many cores again.
-    _, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single"], definition, 1.5)
+    _, bar = stela_lab.single_figures("x", LAB_TOPOLOGIES["lab_star_single"], definition, 1.2, 1.5)
     assert bar.figure == pytest.approx(1.0)
+    assert bar.name == "x: after / before, of what the cores of its machines allow (1.50)"
     assert topologies.growth_of_cores(6, 4) == 1.25, "four machines held it, however many instances it had"
 
 
@@ -207,6 +208,54 @@ def test_a_scale_in_is_held_against_both_random_groups() -> None:
         ("lab_scale_in: Stela / the worse random group (paper: 5)", 5.0, True),
     ]
     assert "Stela keeps 0.90 of the throughput with 0.50 of the cores." in "\n".join(lines)
+
+
+def test_batches_settle_longer_in_a_lab_and_sources_give_fewer() -> None:
+    definition = experiment_built(LAB_TOPOLOGIES["lab_star"], CALIBRATION).definition
+    there, here = Times.of(definition, 20.0, is_lab=True), Times.of(definition, 20.0)
+    assert there.warm_up == here.warm_up + 12 == there.after - 20.0
+    assert (here.latency, there.latency) == (0.05, 2.0)
+    assert there.interval == here.interval
+
+
+# What fails
+
+
+def test_an_operation_that_fails_costs_its_own_figure_only(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[str] = []
+    said: list[str] = []
+
+    def measure(chosen: str) -> Result:
+        asked.append(chosen)
+        if chosen == "storm":
+            raise IndexError("no batch at the sinks")
+        return result(150)
+
+    found = stela_operations.in_turn(["stela", "storm", "least"], 2, measure, said.append)
+    assert asked == ["stela", "storm", "least", "storm", "least", "stela"]
+    assert [name for name, _ in found] == ["stela", "least", "least", "stela"]
+    assert said[1] == "storm failed: IndexError: no batch at the sinks"
+    assert "IndexError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["lab_star", "lab_scale_in"])
+def test_what_was_not_measured_is_a_bar_that_is_missed(name: str) -> None:
+    page = stela.Page.of(name, "stela,storm", 1, list(TOPOLOGIES))
+    made = stela._Measured(name, page, CALIBRATION, 10.0, Path("x"), Path("x"))
+    for results in ({}, {"storm": [result(100)]}, {"random group 1": [result(100)]}):
+        bars = made.report(results, lambda text: None)
+        assert [bar.name for bar in bars if not bar.met] == [f"{name}: operations that failed"]
+    whole = {one: [result(100)] for one in ("stela", "storm", *stela_operations.RANDOM_GROUPS)}
+    chosen = {one: found for one, found in whole.items() if one != "storm" or name == "lab_star"}
+    assert not any("failed" in bar.name for bar in made.report(chosen, lambda text: None))
+
+
+def test_an_experiment_of_which_some_failed_is_measured_again(tmp_path: Path) -> None:
+    file, times = tmp_path / "x.json", Times(2.0, 1.0, 1.0, 1.0)
+    assert stela.kept(file, times, 2, lambda: [("stela", result(1))])
+    assert not file.exists()
+    assert stela.kept(file, times, 1, lambda: [("stela", result(1))])
+    assert file.exists()
 
 
 # What is asked for
