@@ -264,6 +264,23 @@ def test_a_part_that_fails_is_a_bar_that_is_missed(
     assert "BAR parts that failed: 1.00, bar at most 0: missed" in capsys.readouterr().out
 
 
+def test_somebody_who_ends_it_gets_a_page_of_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[list[str]] = []
+
+    def ended(bench: object, report: Any) -> None:
+        report.lines.append("so far")
+        raise SystemExit(143)
+
+    monkeypatch.setattr(stateful, "MEASURES", {"phases": ended})
+    monkeypatch.setattr(stateful, "refusal", lambda: "")
+    monkeypatch.setattr(stateful, "write_results", lambda name, lines, bars, on: written.append(lines))
+    monkeypatch.setattr(stateful.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit):
+        stateful.main(["--rounds", "1"])
+    assert "so far" in written[0]
+    assert "Failed: phases: 143\n" in written[0]
+
+
 def test_the_plots_are_drawn(tmp_path: Path) -> None:
     elastic = through(LOOK, [5, 10, 20, 10, 5], [0.0] * 5)
     fixed = through(without_elasticity(LOOK, is_whole=False), [5, 5], [0.0, 0.1])
