@@ -41,6 +41,8 @@ from stateful_schedule import (
     RATES,
     WHOLE,
     Phases,
+    longer_batches,
+    retimed,
     utilisation,
     without_elasticity,
 )
@@ -206,23 +208,18 @@ def _cost_of_batches(bench: Bench, fixed: PhasesSeen) -> list[str]:
     busy = busy_in(fixed.samples, fixed.phases.spans[0])
     cost = busy - utilisation(RATES[0], INSTANCES)
     told = (
-        f"At {RATES[0]}/s five detectors were busy for {busy:.2f} of their time; {cost:.2f} of it is what micro-batches "
-        f"cost (bearable: {BEARABLE:g})."
+        f"At {RATES[0]}/s five detectors were busy for {busy:.2f} of their time; {cost:.2f} of it is what "
+        f"micro-batches cost (bearable: {BEARABLE:g})."
     )
     bench.say(told)
     if not cost <= BEARABLE:
-        bench.say(f"WARNING: the detector's instances will not go the paper's way. {_longer(bench.phases, cost)}")
+        what = "It is not known for how long they are busy."
+        if not math.isnan(cost):
+            longer = longer_batches(bench.phases, cost)
+            knobs = f"LINGER={longer.linger:g} FACTOR={longer.factor:g}"
+            what = f"Longer micro-batches would help: {knobs} ({longer.total:.0f} s of tweets)."
+        bench.say(f"WARNING: the detector's instances will not go the paper's way. {what}")
     return [told, ""]
-
-
-def _longer(phases: Phases, cost: float) -> str:
-    if math.isnan(cost):
-        return "It is not known for how long they are busy."
-    linger = math.ceil(phases.linger * cost / (0.75 * BEARABLE))
-    slower = replace(phases, linger=linger)
-    while slower.answered >= slower.seconds / 2:
-        slower = replace(slower, factor=slower.factor - 0.5)
-    return f"Longer micro-batches would help: LINGER={linger} FACTOR={slower.factor:g} ({slower.total:.0f} s of tweets)"
 
 
 def restarts(bench: Bench, report: Report) -> None:
@@ -321,6 +318,13 @@ def chosen_parts(only: str, rounds: int) -> list[str]:
     return [part for part in PARTS if part in wanted]
 
 
+def page_of(parts: Sequence[str], is_whole: bool) -> str:
+    """The name of the results: parts that are run one after the other do not overwrite each other's."""
+    if parts == list(PARTS if is_whole else OF_LOOK):
+        return named("stateful", is_whole)
+    return named(f"stateful-{'-'.join(parts)}", False)
+
+
 def minutes_left(parts: Sequence[str], is_whole: bool) -> int:
     return sum(MINUTES[part][is_whole] for part in parts)
 
@@ -356,7 +360,7 @@ def main(arguments: Sequence[str]) -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
-    name = named("stateful", is_whole and parts == list(PARTS))
+    name = page_of(parts, is_whole)
     report = Report()
     calibration = calibrate()
     say(f"calibrated: {calibration}")
@@ -384,18 +388,6 @@ def _measured(bench: Bench, report: Report, part: str) -> None:
     except BaseException as wrong:
         report.fail(part, wrong)
         raise
-
-
-def retimed(phases: Phases, linger: float | None, factor: float | None) -> Phases:
-    """The phases with other micro-batches, or a time that passes faster; ValueError where a phase would be over before
-    its load is seen and answered."""
-    found = replace(phases, linger=linger or phases.linger, factor=factor or phases.factor)
-    if not found.answered < found.seconds / 2:
-        raise ValueError(
-            f"--linger {found.linger:g} is too long for phases of {found.seconds:.0f} s: it takes {found.answered:.0f} "
-            f"s until a load is answered, and half a phase must be left. Give a smaller --factor than {found.factor:g}."
-        )
-    return found
 
 
 def method(bench: Bench) -> str:

@@ -7,6 +7,7 @@ detector RATE_SCALE times as much, so an instance is as busy as at the paper's r
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -117,6 +118,27 @@ def without_elasticity(phases: Phases, is_whole: bool) -> Phases:
     if is_whole:
         return phases
     return replace(phases, rates=phases.rates[:2])
+
+
+def retimed(phases: Phases, linger: float | None, factor: float | None) -> Phases:
+    """The phases with other micro-batches, or a time that passes faster; ValueError where a phase would be over before
+    its load is seen and answered."""
+    found = replace(phases, linger=linger or phases.linger, factor=factor or phases.factor)
+    if not found.answered < found.seconds / 2:
+        raise ValueError(
+            f"--linger {found.linger:g} is too long for phases of {found.seconds:.0f} s: it takes {found.answered:.0f} "
+            f"s until a load is answered, and half a phase must be left. Give a smaller --factor than {found.factor:g}."
+        )
+    return found
+
+
+def longer_batches(phases: Phases, cost: float) -> Phases:
+    """With micro-batches so long that what they cost of five instances, `cost` now, is bearable, and phases so long
+    that a load is answered in half of one."""
+    found = replace(phases, linger=math.ceil(phases.linger * cost / (0.75 * BEARABLE)))
+    while found.answered >= found.seconds / 2:
+        found = replace(found, factor=0.95 * found.factor)
+    return replace(found, factor=math.floor(2 * found.factor) / 2 or found.factor)
 
 
 def utilisation(rate: float, instances: int, overhead: float = 0.0) -> float:

@@ -27,10 +27,11 @@ import stateful_moves
 import stateful_plots
 import stateful_topology
 from live_load import Load, Shape, row_numbers
-from stateful_bars import FULL, THIN
+from stateful_bars import FULL, THIN, PhasesSeen
 from stateful_made_up import given, migration, through, told
-from stateful_schedule import INSTANCES, LOOK, RATES, TASKS, WHOLE, utilisation, without_elasticity
-from stateful_seen import IN, OUT
+from stateful_schedule import BEARABLE, INSTANCES, LOOK, RATES, TASKS, WHOLE, Phases, utilisation, without_elasticity
+from stateful_seen import IN, OUT, at_ends
+from stateful_simulated import Simulated
 
 from penstock import Settings, testing
 from penstock.channels.spark_hash import hash_of_rows, task_of_hashes
@@ -71,6 +72,22 @@ def test_the_rule_takes_the_papers_way_whatever_micro_batches_cost(overhead: flo
             now = wanted_instances([InstanceUse(now, share)], thresholds, 1, TASKS)
         went.append(now)
     assert went == [5, 10, 20, 10, 5]
+
+
+@pytest.mark.parametrize("phases", [LOOK, WHOLE], ids=["look", "whole"])
+@pytest.mark.parametrize("cost", [0.02, 0.1, BEARABLE])
+def test_in_virtual_time_the_detector_follows_the_load_if_micro_batches_cost_what_is_bearable(
+    phases: Phases, cost: float
+) -> None:
+    elastic = PhasesSeen(phases, Simulated(phases, cost, elastic=True).run())
+    few = without_elasticity(phases, is_whole=False)
+    fixed = PhasesSeen(few, Simulated(few, cost, elastic=False).run())
+    assert [str(bar) for bar in stateful_bars.phase_bars(elastic, fixed) if not bar.met] == []
+
+
+def test_in_virtual_time_it_does_not_follow_if_micro_batches_cost_far_more() -> None:
+    elastic = PhasesSeen(LOOK, Simulated(LOOK, 3 * BEARABLE, elastic=True).run())
+    assert at_ends(elastic.samples, LOOK.spans)[-1] > INSTANCES
 
 
 def test_five_instances_can_do_the_first_rate_and_not_the_second() -> None:
@@ -242,6 +259,9 @@ def test_a_look_has_one_part_and_names_are_checked() -> None:
     with pytest.raises(ValueError, match="sises"):
         stateful.chosen_parts("sises", 1)
     assert all(look <= 15 for look, _ in stateful.MINUTES.values())
+    assert stateful.page_of(list(stateful.PARTS), True) == "stateful"
+    pages = [stateful.page_of([part], False) for part in stateful.PARTS]
+    assert (pages[0], pages[2], len(set(pages))) == ("stateful-look", "stateful-moves-look", len(stateful.PARTS))
     assert set(stateful.MINUTES) == set(stateful.MEASURES) == set(stateful.PARTS)
 
 

@@ -17,7 +17,7 @@ from stateful import Bench, Report
 from stateful_bars import FULL, THIN
 from stateful_kills import DRIVER, EXECUTOR, WORKER, Kills
 from stateful_made_up import told
-from stateful_schedule import INSTANCES, LOOK, RATES, utilisation
+from stateful_schedule import INSTANCES, LOOK, RATES, retimed, utilisation
 from stateful_seen import IN, OUT, Migration, Seen
 from stateful_topology import Given
 from stela_work import Calibration
@@ -181,10 +181,10 @@ def test_what_micro_batches_cost_is_said_before_anything_depends_on_it(
     stateful.phases(bench, Report())
     [warning] = [text for text in told if text.startswith("WARNING")]
     assert "LINGER=14 FACTOR=7.5" in warning
-    assert stateful.retimed(LOOK, 14.0, 7.5).rates == RATES
+    assert retimed(LOOK, 14.0, 7.5).rates == RATES
     with pytest.raises(ValueError, match="smaller --factor"):
-        stateful.retimed(LOOK, 14.0, None)
-    assert stateful.retimed(LOOK, None, None) == LOOK
+        retimed(LOOK, 14.0, None)
+    assert retimed(LOOK, None, None) == LOOK
 
 
 def test_without_migration_it_is_stopped_and_started_with_other_instances(bench: Bench) -> None:
