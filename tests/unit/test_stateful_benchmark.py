@@ -120,6 +120,7 @@ def test_what_a_run_is_told_arrives_in_the_topology(tmp_path: Path) -> None:
     assert read.work == told.work
     definition = stateful_topology.declared(read).definition()
     assert definition.operator("detector").instances == 10
+    assert definition.operator("reporter").weight == 0, "what is gone a minute later is no throughput"
     source = definition.operator("input").spec
     assert source.rows == LOOK.rows
     assert "0x" not in json.dumps(source.describe()), "an address would be another one in the next process"
