@@ -290,13 +290,13 @@ def counts(bench: Bench, report: Report) -> None:
         run.start()
         kills = Kills(run, bench.say)
         done = kills.all(KILLS)
+        report.lines += ["## Kills in the middle of moves", "", f"Killed, in this order: {', '.join(done)}.", ""]
+        report.bars.append(Bar("4. kills in the middle of moves", len(done), KILLS, at_most=False))
         bench.say(f"{len(done)} kills; waiting for the last tweets")
         if not run.watch(2 * KILLED_SECONDS, expected=KILLED_SECONDS / 4):
             raise RuntimeError("not all tweets have arrived after the kills")
     found = bench.compared("counts", given)
-    report.lines += ["## Kills in the middle of moves", "", f"Killed, in this order: {', '.join(done)}.", ""]
     report.lines += [f"Counts, beside the batch job: `{found}`", ""]
-    report.bars.append(Bar("4. kills in the middle of moves", len(done), KILLS, at_most=False))
     report.bars += bars_of.count_bars("through the kills", found)
 
 

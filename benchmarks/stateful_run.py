@@ -58,7 +58,9 @@ class PatternsRun:
     def __enter__(self) -> PatternsRun:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the folder will be gone
+            self._say(f"its log ends with:\n{self.log()}")
         self.end()
 
     # Its life
@@ -131,8 +133,8 @@ class PatternsRun:
 
     def log(self) -> str:
         """With --json a named error is the answer on standard output."""
-        texts = [(self.folder / name).read_text(errors="replace")[-4000:] for name in ("log", "summary.json")]
-        return "\n".join(texts)
+        files = [file for name in ("log", "summary.json") if (file := self.folder / name).exists()]
+        return "\n".join(file.read_text(errors="replace")[-4000:] for file in files)
 
     def _last_line(self) -> str:
         lines = (self.folder / "log").read_text(errors="replace").splitlines()

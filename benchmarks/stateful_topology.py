@@ -29,9 +29,9 @@ FREQUENT = 5
 #: Which part of its time an instance computes. All instances of a full machine use a part of its cores (MACHINE_CORES),
 #: and leave the rest to what Spark's Python workers cost.
 CPU_SHARE, MACHINE_CORES = 0.03, 0.4
-#: How much a row of the reporter counts in the throughput by which Penstock judges its decisions: nothing. Most rows say
-#: that a pattern is gone, a minute after its tweets. So after a fall of the load the throughput falls a minute later,
-#: and the scale-in that was made meanwhile would be taken for the cause, and undone.
+#: How much a row of the reporter counts in the throughput by which Penstock judges its decisions: nothing. Most rows
+#: say that a pattern is gone, a minute after its tweets. So after a fall of the load the throughput falls a minute
+#: later, and the scale-in that was made meanwhile would be taken for the cause, and undone.
 REPORTER_WEIGHT = 0.0
 
 

@@ -223,6 +223,7 @@ def test_ten_kills_of_all_kinds_in_the_middle_of_moves(bench: Bench) -> None:
     with pytest.raises(RuntimeError, match="not all tweets"):  # a run without a controller never ends here
         stateful.counts(bench, report)
     [run] = MadeUpRun.made
+    assert [(bar.figure, bar.met) for bar in report.bars] == [(10, True)], "what was seen is reported all the same"
     assert len(run.killed) == 10
     assert {line.partition(" ")[2] or line for line in run.killed} == {
         "CoarseGrainedExecutorBackend",

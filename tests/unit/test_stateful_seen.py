@@ -173,6 +173,11 @@ def test_a_run_that_does_not_start_says_why_and_leaves_no_process(tmp_path: Path
             run.start()
         assert run.look() is None
     assert run._process is None
+    assert [text for text in told if text.startswith("its log ends with")] == []
+    with pytest.raises(RuntimeError), run_of(tmp_path) as again:
+        (again.folder / "log").write_text("the last line")
+        raise RuntimeError
+    assert told[-1] == "its log ends with:\nthe last line\n" + (again.folder / "summary.json").read_text()
     assert len(json.loads((tmp_path / "seats" / stateful_instances.SEATS).read_text())) == TASKS
 
 
