@@ -114,11 +114,13 @@ bench-state: $(TOOLS)
 
 # The experiments of Elastic Stateful Storm on lab machines, as root: the five phases with elasticity and without, changes
 # by stop and start, stateful moves beside stateless ones, moves by size of state beside plain Structured Streaming, and
-# counts through kills in the middle of moves; by estimate 2.5 hours (ROUNDS=1: the phases, shorter, 13 minutes, or the
-# parts that ONLY names, 8 to 14 minutes each; ONLY=phases,restarts,moves,sizes,counts; MAPPING=fewest_moves).
+# counts through kills in the middle of moves; by estimate 2.5 hours (ROUNDS=1: the phases, shorter, 15 minutes, or the
+# parts that ONLY names, 8 to 15 minutes each; ONLY=phases,restarts,moves,sizes,counts; MAPPING=fewest_moves; LINGER=12
+# FACTOR=8: longer micro-batches, and phases that are long enough for them).
 bench-stateful: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/stateful.py $${ROUNDS:+--rounds $$ROUNDS} \
-	  $${ONLY:+--only "$$ONLY"} $${MAPPING:+--mapping "$$MAPPING"}
+	  $${ONLY:+--only "$$ONLY"} $${MAPPING:+--mapping "$$MAPPING"} \
+	  $${LINGER:+--linger "$$LINGER"} $${FACTOR:+--factor "$$FACTOR"}
 
 # A day of statistics in the store: its size and how fast it is read; about 10 minutes (ROUNDS=1: each reading once).
 bench-statistics: $(TOOLS)

@@ -140,5 +140,7 @@ def _is(process: psutil.Process, kind: str) -> bool:
         line = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    # Those that wait for work are forks of the daemon, with its command line.
-    return any(word in line for word in _WORDS[kind]) and (kind != EXECUTOR or "java" in line.partition(" ")[0])
+    # Python workers that wait for work are forks of the daemon, with its command line. The driver's JVM has the name of
+    # the daemon among the settings in its own command line, and must not be taken for one.
+    is_java = "java" in line.partition(" ")[0]
+    return any(word in line for word in _WORDS[kind]) and is_java == (kind == EXECUTOR)

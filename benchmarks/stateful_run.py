@@ -29,6 +29,8 @@ LAB = ["--cluster", "lab", "--machines", str(MACHINES), "--cores", str(CORES), "
 LAB += ["--machine-cores", str(MACHINE_CORES)]
 #: Seconds between two looks, and that a lab may take to start, and a run to end.
 LOOK, START, END = 1.0, 400.0, 180.0
+#: Seconds after which it is told again how far a run is.
+TELL = 15.0
 #: Errors of a driver that is about to end, or that has just lost what it asks.
 NO_ANSWER = ("UNREACHABLE", "INTERNAL")
 Json = dict[str, Any]
@@ -56,7 +58,9 @@ class PatternsRun:
     def __enter__(self) -> PatternsRun:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the folder will be gone
+            self._say(f"its log ends with:\n{self.log()}")
         self.end()
 
     # Its life
@@ -72,12 +76,17 @@ class PatternsRun:
             command += ["--set", f"{name}={value}"]
         with (self.folder / "log").open("ab") as log, (self.folder / "summary.json").open("wb") as out:
             self._process = subprocess.Popen(command, env=self._environment(), stdout=out, stderr=log)
-        deadline = time.monotonic() + START
+        began = told = time.monotonic()
         while not self._found():
             self._check("it did not start")
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > began + START:
                 raise RuntimeError(f"it did not start in {START:.0f} s\n{self.log()}")
+            if now >= told + TELL:
+                told = now
+                self._say(f"starting for {now - began:.0f} s: {self._last_line()}")
             time.sleep(LOOK)
+        self._say(f"started in {time.monotonic() - began:.0f} s")
 
     def stop(self, *how: str) -> None:
         """`penstock stop`, and wait until the process is gone. `--at-once` leaves what is on its way in the state."""
@@ -124,8 +133,12 @@ class PatternsRun:
 
     def log(self) -> str:
         """With --json a named error is the answer on standard output."""
-        texts = [(self.folder / name).read_text(errors="replace")[-4000:] for name in ("log", "summary.json")]
-        return "\n".join(texts)
+        files = [file for name in ("log", "summary.json") if (file := self.folder / name).exists()]
+        return "\n".join(file.read_text(errors="replace")[-4000:] for file in files)
+
+    def _last_line(self) -> str:
+        lines = (self.folder / "log").read_text(errors="replace").splitlines()
+        return lines[-1][:200] if lines else "it has said nothing"
 
     # What is seen of it
 
@@ -158,6 +171,10 @@ class PatternsRun:
         answer = self.ask("operations") or {"operations": []}
         for one in answer["operations"]:
             self._sizes.setdefault(one["id"], self._state_size)
+            before = self._operations.get(one["id"])
+            if one["ended_at"] is not None and (before is None or before["ended_at"] is None):
+                took = one["ended_at"] - (one["began_at"] or one["ended_at"])
+                self._say(f"operation {one['id']} {one['state']} in {took:.1f} s: {one['reason'][:200]}")
             self._operations[one["id"]] = one
         return status
 
@@ -171,14 +188,9 @@ class PatternsRun:
                 return True
             status = self.look()
             if status is not None and time.monotonic() >= told:
-                told = time.monotonic() + 30.0
-                last = self.samples[-1]
-                latency = "unknown" if last.latency is None else f"{last.latency:.1f} s"
+                told = time.monotonic() + TELL
                 left = max(began + (seconds if expected is None else expected) - time.monotonic(), 0.0)
-                self._say(
-                    f"{last.tweets:,} tweets, {last.detectors} detectors, latency {latency}, {last.waiting:,} rows "
-                    f"wait; about {left:.0f} s left"
-                )
+                self._say(f"{in_words(self.samples[-1])}; about {left:.0f} s left")
             time.sleep(LOOK)
         return False
 
@@ -202,6 +214,7 @@ class PatternsRun:
         self._client = None
 
     def _check(self, what: str) -> None:
+        """Raise if it has ended, and not well."""
         assert self._process is not None
         if self._process.poll() not in (None, 0):
             raise RuntimeError(f"{what} ({self._process.returncode})\n{self.log()}")
@@ -213,3 +226,13 @@ class PatternsRun:
             "TMPDIR": str(self.folder / "tmp"),
             VARIABLE: self.given.as_text(),
         }
+
+
+def in_words(one: Seen) -> str:
+    latency = "unknown" if one.latency is None else f"{one.latency:.1f} s"
+    busy = "unknown" if one.busy is None else f"{one.busy:.2f}"
+    batch = "unknown" if one.batch is None else f"{one.batch:.1f} s"
+    return (
+        f"{one.tweets:,} tweets, {one.detectors} detectors busy {busy} in batches of {batch}, latency {latency}, "
+        f"{one.waiting:,} rows wait"
+    )

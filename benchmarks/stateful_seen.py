@@ -33,6 +33,10 @@ class Seen:
     latency: float | None
     #: What each machine uses of its cores.
     used: Mapping[str, float]
+    #: Of the detector: the share of its time in which an instance is busy, and the seconds of a micro-batch, lately;
+    #: None while that is not known.
+    busy: float | None = None
+    batch: float | None = None
 
 
 def seen(status: Json, at: float) -> Seen:
@@ -46,6 +50,8 @@ def seen(status: Json, at: float) -> Seen:
         instances=sum(one["instances"] for one in operators.values()),
         latency=sink["latency_p50"],
         used={one["name"]: one["used"]["cpu"] for one in status["machines"] if one["used"] is not None},
+        busy=operators[DETECTOR]["utilisation"],
+        batch=operators[DETECTOR]["batch_seconds"],
     )
 
 
@@ -119,6 +125,14 @@ def followed(instances: Sequence[int], rates: Sequence[int]) -> int:
     """From how many phases to the next the instances went the way of the load."""
     steps = zip(pairwise(instances), pairwise(rates), strict=True)
     return sum((after > before) == (more > less) and after != before for (before, after), (less, more) in steps)
+
+
+def busy_in(samples: Iterable[Seen], span: Span) -> float:
+    """Which share of its time an instance of the detector was busy in the second half of a span; not a number if that
+    was not measured."""
+    start, stop = second_half(span)
+    found = [one.busy for one in samples if start <= one.at < stop and one.busy is not None]
+    return statistics.median(found) if found else float("nan")
 
 
 # Machines

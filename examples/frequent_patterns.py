@@ -223,9 +223,10 @@ def given(tweets):
     return sources.files(tweets, format="json", schema=TWEET)
 
 
-def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=20, detector=None):
+def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=20, detector=None, weight=1.0):
     """The topology of the paper: instances, tasks and minimum of each operator are those of its table I. A test gives
-    the detector fewer: every task is a process of Python. A benchmark gives a detector of its own."""
+    the detector fewer: every task is a process of Python. A benchmark gives a detector of its own, and says how much
+    the reporter counts in the throughput."""
     topology = Topology("frequent_patterns")
     tweets = topology.source("input", source, instances=1)
     patterns = topology.map(
@@ -249,7 +250,7 @@ def frequent_patterns(source, reporter, threshold=THRESHOLD, instances=5, tasks=
         tasks=tasks,
         min_instances=1,
     )
-    topology.sink("reporter", reporter, inputs=changes, instances=1)
+    topology.sink("reporter", reporter, inputs=changes, instances=1, weight=weight)
     return topology
 
 

@@ -27,10 +27,11 @@ import stateful_moves
 import stateful_plots
 import stateful_topology
 from live_load import Load, Shape, row_numbers
-from stateful_bars import FULL, THIN
+from stateful_bars import FULL, THIN, PhasesSeen
 from stateful_made_up import given, migration, through, told
-from stateful_schedule import INSTANCES, LOOK, RATES, TASKS, WHOLE, utilisation, without_elasticity
-from stateful_seen import IN, OUT
+from stateful_schedule import BEARABLE, INSTANCES, LOOK, RATES, TASKS, WHOLE, Phases, utilisation, without_elasticity
+from stateful_seen import IN, OUT, at_ends
+from stateful_simulated import Simulated
 
 from penstock import Settings, testing
 from penstock.channels.spark_hash import hash_of_rows, task_of_hashes
@@ -73,6 +74,22 @@ def test_the_rule_takes_the_papers_way_whatever_micro_batches_cost(overhead: flo
     assert went == [5, 10, 20, 10, 5]
 
 
+@pytest.mark.parametrize("phases", [LOOK, WHOLE], ids=["look", "whole"])
+@pytest.mark.parametrize("cost", [0.02, 0.1, BEARABLE])
+def test_in_virtual_time_the_detector_follows_the_load_if_micro_batches_cost_what_is_bearable(
+    phases: Phases, cost: float
+) -> None:
+    elastic = PhasesSeen(phases, Simulated(phases, cost, elastic=True).run())
+    few = without_elasticity(phases, is_whole=False)
+    fixed = PhasesSeen(few, Simulated(few, cost, elastic=False).run())
+    assert [str(bar) for bar in stateful_bars.phase_bars(elastic, fixed) if not bar.met] == []
+
+
+def test_in_virtual_time_it_does_not_follow_if_micro_batches_cost_far_more() -> None:
+    elastic = PhasesSeen(LOOK, Simulated(LOOK, 3 * BEARABLE, elastic=True).run())
+    assert at_ends(elastic.samples, LOOK.spans)[-1] > INSTANCES
+
+
 def test_five_instances_can_do_the_first_rate_and_not_the_second() -> None:
     assert utilisation(120, INSTANCES) < 0.5
     assert utilisation(350, INSTANCES) > 1.08
@@ -103,6 +120,7 @@ def test_what_a_run_is_told_arrives_in_the_topology(tmp_path: Path) -> None:
     assert read.work == told.work
     definition = stateful_topology.declared(read).definition()
     assert definition.operator("detector").instances == 10
+    assert definition.operator("reporter").weight == 0, "what is gone a minute later is no throughput"
     source = definition.operator("input").spec
     assert source.rows == LOOK.rows
     assert "0x" not in json.dumps(source.describe()), "an address would be another one in the next process"
@@ -242,6 +260,9 @@ def test_a_look_has_one_part_and_names_are_checked() -> None:
     with pytest.raises(ValueError, match="sises"):
         stateful.chosen_parts("sises", 1)
     assert all(look <= 15 for look, _ in stateful.MINUTES.values())
+    assert stateful.page_of(list(stateful.PARTS), True) == "stateful"
+    pages = [stateful.page_of([part], False) for part in stateful.PARTS]
+    assert (pages[0], pages[2], len(set(pages))) == ("stateful-look", "stateful-moves-look", len(stateful.PARTS))
     assert set(stateful.MINUTES) == set(stateful.MEASURES) == set(stateful.PARTS)
 
 
@@ -262,6 +283,23 @@ def test_a_part_that_fails_is_a_bar_that_is_missed(
     assert name == "stateful-look"
     assert "Failed: phases: the lab burnt down" in "\n".join(lines)
     assert "BAR parts that failed: 1.00, bar at most 0: missed" in capsys.readouterr().out
+
+
+def test_somebody_who_ends_it_gets_a_page_of_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[list[str]] = []
+
+    def ended(bench: object, report: Any) -> None:
+        report.lines.append("so far")
+        raise SystemExit(143)
+
+    monkeypatch.setattr(stateful, "MEASURES", {"phases": ended})
+    monkeypatch.setattr(stateful, "refusal", lambda: "")
+    monkeypatch.setattr(stateful, "write_results", lambda name, lines, bars, on: written.append(lines))
+    monkeypatch.setattr(stateful.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit):
+        stateful.main(["--rounds", "1"])
+    assert "so far" in written[0]
+    assert "Failed: phases: 143\n" in written[0]
 
 
 def test_the_plots_are_drawn(tmp_path: Path) -> None:

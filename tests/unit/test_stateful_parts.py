@@ -16,6 +16,8 @@ import stateful_kills
 from stateful import Bench, Report
 from stateful_bars import FULL, THIN
 from stateful_kills import DRIVER, EXECUTOR, WORKER, Kills
+from stateful_made_up import told
+from stateful_schedule import INSTANCES, LOOK, RATES, retimed, utilisation
 from stateful_seen import IN, OUT, Migration, Seen
 from stateful_topology import Given
 from stela_work import Calibration
@@ -47,6 +49,9 @@ class MadeUpRun:
     """Has the methods of PatternsRun. It follows the load as the paper's does; without elasticity its latency grows."""
 
     made: list[MadeUpRun]
+    #: Of each of five instances, for micro-batches; and whether a run with elasticity breaks off half way.
+    cost = 0.1
+    breaks = False
 
     def __init__(self, folder: Path, given: Given, settings: dict[str, object], say: Callable[[str], None]) -> None:
         self.given = given
@@ -72,6 +77,7 @@ class MadeUpRun:
 
     def children(self, recursive: bool) -> list[Process]:
         lines = ["/usr/bin/java CoarseGrainedExecutorBackend", "python -m penstock.worker_daemon", "python guard java"]
+        lines += ["/usr/bin/java SparkSubmit --conf spark.python.daemon.module=penstock.engine.executor.worker_daemon"]
         return [Process(self, line) for line in lines]
 
     def start(self, given: Given | None = None) -> None:
@@ -89,6 +95,9 @@ class MadeUpRun:
     def watch(self, seconds: float, over: Callable[[], bool] = lambda: False, expected: float | None = None) -> bool:
         if self.given.steps and not self.samples:
             self.samples = list(self._seen())
+        if self.is_elastic and self.breaks:
+            self.samples = self.samples[: len(self.samples) // 2]
+            raise RuntimeError("the lab burnt down")
         return over() or self.is_elastic
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -107,7 +116,8 @@ class MadeUpRun:
                 due = self.given.schedule.due(at + second)
                 detectors = WAY[round(100 * rate)] if self.is_elastic else 5
                 latency = 8.0 + (0.0 if self.is_elastic else 0.2 * second)
-                yield Seen(1_000.0 + at + second, due, 0, detectors, detectors + 4, latency, {"a": 0.5})
+                busy = utilisation(100 * rate, detectors) + self.cost * INSTANCES / detectors
+                yield Seen(1_000.0 + at + second, due, 0, detectors, detectors + 4, latency, {"a": 0.5}, busy, 1.0)
             at += seconds
 
 
@@ -119,13 +129,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(stateful, "RESULTS", tmp_path)
     counted = {"changes": 9, "missing": 0, "surplus": 0, "kinds": {}, "examples": []}
     monkeypatch.setattr(stateful.children, "answer_of", lambda *words, **more: counted)
-    return Bench(tmp_path, Calibration(1_000.0), False, 1, "traffic_aware", "stateful-look", lambda text: None)
+    return Bench(tmp_path, Calibration(1_000.0), False, 1, "traffic_aware", "stateful-look", told.append, LOOK)
 
 
 def test_the_phases_run_with_elasticity_and_without(bench: Bench, tmp_path: Path) -> None:
     report = Report()
     stateful.phases(bench, report)
-    elastic, fixed = MadeUpRun.made
+    fixed, elastic = MadeUpRun.made
     assert (elastic.is_elastic, fixed.is_elastic) == (True, False)
     assert elastic.did == ["start 5", "end"]
     assert fixed.did == ["start 5", "stop --at-once", "end"]
@@ -133,6 +143,48 @@ def test_the_phases_run_with_elasticity_and_without(bench: Bench, tmp_path: Path
     assert {bar.name[0] for bar in report.bars} == {"1", "2", "3", "4"}
     assert (tmp_path / "stateful-look.png").exists()
     assert "5, 10, 20, 10, 5 (the paper" in "\n".join(report.lines)
+
+
+def test_a_run_that_breaks_off_is_reported_as_far_as_it_came(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MadeUpRun, "breaks", True)
+    report = Report()
+    with pytest.raises(RuntimeError, match="burnt down"):
+        stateful.phases(bench, report)
+    met = {bar.name: bar.met for bar in report.bars}
+    assert met["1. without elasticity: at 350/s latency grows by, s/s"]
+    assert not met["1. with elasticity: phases whose latency was not seen"]
+    assert not met["2. detector's instances at the end, at the start 5"]
+    assert (tmp_path / "stateful-look.png").exists()
+
+
+def test_phases_of_which_nothing_was_seen_are_reported_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: MadeUpRun, given: object = None) -> None:
+        raise RuntimeError("it did not start")
+
+    monkeypatch.setattr(MadeUpRun, "start", fails)
+    report = Report()
+    with pytest.raises(RuntimeError, match="did not start"):
+        stateful.phases(bench, report)
+    assert [bar.name for bar in report.bars if bar.met] == ["2. changes against the direction of a phase's first"]
+
+
+def test_what_micro_batches_cost_is_said_before_anything_depends_on_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.clear()
+    stateful.phases(bench, Report())
+    assert [text for text in told if "0.10 of it is what micro-batches cost" in text]
+    assert not [text for text in told if text.startswith("WARNING")]
+    monkeypatch.setattr(MadeUpRun, "cost", 0.35)
+    stateful.phases(bench, Report())
+    [warning] = [text for text in told if text.startswith("WARNING")]
+    assert "LINGER=14 FACTOR=7.5" in warning
+    assert retimed(LOOK, 14.0, 7.5).rates == RATES
+    with pytest.raises(ValueError, match="smaller --factor"):
+        retimed(LOOK, 14.0, None)
+    assert retimed(LOOK, None, None) == LOOK
 
 
 def test_without_migration_it_is_stopped_and_started_with_other_instances(bench: Bench) -> None:
@@ -171,6 +223,7 @@ def test_ten_kills_of_all_kinds_in_the_middle_of_moves(bench: Bench) -> None:
     with pytest.raises(RuntimeError, match="not all tweets"):  # a run without a controller never ends here
         stateful.counts(bench, report)
     [run] = MadeUpRun.made
+    assert [(bar.figure, bar.met) for bar in report.bars] == [(10, True)], "what was seen is reported all the same"
     assert len(run.killed) == 10
     assert {line.partition(" ")[2] or line for line in run.killed} == {
         "CoarseGrainedExecutorBackend",

@@ -29,6 +29,7 @@ from stateful_seen import (
     PLACEMENT,
     Change,
     at_ends,
+    busy_in,
     changes,
     followed,
     growth,
@@ -54,6 +55,7 @@ def test_the_status_is_read_as_it_is(tmp_path: Path) -> None:
     status = json.loads(json.dumps(status_of_a_run(tmp_path)))
     found = seen(status, 7.0)
     assert (found.at, found.detectors, found.instances, found.tweets) == (7.0, 5, 9, 0)
+    assert found.busy is None  # nothing was measured
     assert found.used == {}  # only machines of a lab say it
     seats = stateful_instances.seats_of(status, "detector")
     assert (len(seats), len(set(seats))) == (TASKS, INSTANCES)
@@ -171,6 +173,11 @@ def test_a_run_that_does_not_start_says_why_and_leaves_no_process(tmp_path: Path
             run.start()
         assert run.look() is None
     assert run._process is None
+    assert [text for text in told if text.startswith("its log ends with")] == []
+    with pytest.raises(RuntimeError), run_of(tmp_path) as again:
+        (again.folder / "log").write_text("the last line")
+        raise RuntimeError
+    assert told[-1] == "its log ends with:\nthe last line\n" + (again.folder / "summary.json").read_text()
     assert len(json.loads((tmp_path / "seats" / stateful_instances.SEATS).read_text())) == TASKS
 
 
@@ -210,6 +217,16 @@ def test_a_look_deals_seats_and_keeps_what_changes_moved(tmp_path: Path) -> None
     assert [(one.kind, one.tasks) for one in run.migrations()] == [(IN, 4)]
     answers["status"] = PenstockError("UNREACHABLE", "it does not answer.", "See: penstock ps")
     assert run.look() is None
+    assert [text for text in told if text.startswith("operation 1 done in 2.0 s")] == [told[-1]], "it is told once"
+
+
+def test_how_far_a_run_is_is_told_with_what_it_costs() -> None:
+    text = stateful_run.in_words(sample(1.0, busy=0.4, batch=1.25, tweets=1200))
+    assert text == "1,200 tweets, 5 detectors busy 0.40 in batches of 1.2 s, latency 8.0 s, 0 rows wait"
+    assert "busy unknown" in stateful_run.in_words(sample(1.0))
+    samples = [sample(at, busy=0.9 if at < 5 else 0.4) for at in range(10)]
+    assert busy_in(samples, (0.0, 10.0)) == 0.4
+    assert math.isnan(busy_in([sample(7.0)], (0.0, 10.0)))
 
 
 # Bars

@@ -106,8 +106,8 @@ class StateAccounts:
 
     def born(self, rows: Born | None) -> Born | None:
         """How old the rows are that the next batch emits: as old as those it reads, unless they are results that
-        waited for the watermark."""
-        if self._last is None or not any(one.open for one in self._last.kept):
+        waited for the watermark. A batch without rows emits nothing else: what it emits has windows or timers."""
+        if self._last is None or not (rows is None or any(one.open for one in self._last.kept)):
             return rows
         return self._ages.released() or rows
 

@@ -171,3 +171,16 @@ def test_results_that_waited_for_a_watermark_are_as_old_as_their_rows() -> None:
     query.newest = progress(0)
     updating.between_batches(query, idle=False)
     assert updating.born((99.0, 99.5)) == (99.0, 99.5)
+
+
+def test_what_timers_emit_in_a_batch_without_rows_is_as_old_as_the_rows_of_their_time() -> None:
+    made, query, _, _ = accounts()
+    made.published(0, (50.0, 60.0), 0, is_new=True)
+    told = progress(0)
+    told["stateOperators"][0]["operatorName"] = "transformWithStateInPySparkExec"
+    query.newest = told
+    made.between_batches(query, idle=False)
+    assert made.born((99.0, 99.5)) == (99.0, 99.5), "rows may be answered at once"
+    born = made.born(None)
+    assert born is not None
+    assert born[0] == 50.0
