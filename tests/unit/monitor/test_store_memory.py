@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,13 +14,14 @@ from penstock.monitor.store import StatisticsStore
 KB = 1 << 10
 
 
-class Allocated(ctypes.Structure):
-    """What glibc's mallinfo2 answers: SQLite's memory is not Python's, and tracemalloc does not see it."""
+#: The fields of glibc's mallinfo2, which are numbers all: the allocated bytes are in two of them.
+FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-    ]
+
+class Allocated(ctypes.Structure):
+    """What mallinfo2 answers: SQLite's memory is not Python's, and tracemalloc does not see it."""
+
+    _fields_: ClassVar = [(name, ctypes.c_size_t) for name in FIELDS]
 
 
 def allocated() -> int:
