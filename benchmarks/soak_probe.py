@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import statistics
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ SERIES = {
     HEAP: MEMORY,
     "the two oldest executors' JVMs, MB": MEMORY,
     "Python workers, MB": MEMORY,
+    #: Of one process, and pages that it shares count in full: it grows if a worker keeps ever more, and not if workers
+    #: copy pages that they shared, or if there are more of them.
+    "the median Python worker, MB resident": SHOWN,
     "daemons (master, workers, guards), MB": MEMORY,
     "Python workers": COUNTED,
     "driver Python threads": COUNTED,
@@ -105,6 +109,7 @@ class Probe:
             "executors' open files": sum(one.num_fds() for one in oldest),
             "Python workers": len(workers),
             "Python workers, MB": sum(map(_own_memory, workers)),
+            "the median Python worker, MB resident": statistics.median(map(_memory, workers)) if workers else 0.0,
             "daemons (master, workers, guards), MB": sum(_memory(one) for one in below if one.pid not in named),
         }
         if jvm is not None:
@@ -132,13 +137,13 @@ class Probe:
             kind = _kind_of(file.relative_to(self.state))
             by_part[kind] = by_part.get(kind, 0) + 1
             sizes[kind] = sizes.get(kind, 0) + size
-        logs, scratch, statistics = (sizes.pop(kind, 0) for kind in ("logs", "scratch", "statistics"))
+        logs, scratch, of_statistics = (sizes.pop(kind, 0) for kind in ("logs", "scratch", "statistics"))
         return {
             "files of checkpoints": by_part.get("checkpoints", 0),
             "files of segments": by_part.get("segments", 0),
             "other files of the state": by_part.get("other", 0),
             "state without statistics, MB": sum(sizes.values()) / MB,
-            "statistics, MB": statistics / MB,
+            "statistics, MB": of_statistics / MB,
             "logs, MB": logs / MB,
             "scratch files, MB": scratch / MB,
             "temporary files": sum(1 for _ in _files_below(self.temporary)),

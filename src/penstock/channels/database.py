@@ -69,10 +69,14 @@ class DatabaseContent:
 
     name: str
     error: str
+    #: How many KB of the database SQLite may keep in memory: by default 2 MB.
+    cache_kb: int = 2000
 
 
 CATALOG = DatabaseContent("catalog", "CATALOG_UNREACHABLE")
-STATISTICS = DatabaseContent("statistics store", "STATISTICS_UNREACHABLE")
+#: It is written row by row for hours and hardly ever read. SQLite would keep all of it until 2 MB are full: the memory
+#: of a driver would grow for its first hour.
+STATISTICS = DatabaseContent("statistics store", "STATISTICS_UNREACHABLE", cache_kb=256)
 NEIGHBOURS = DatabaseContent("database of neighbours", "NEIGHBOURS_UNREACHABLE")
 
 
@@ -279,6 +283,7 @@ def _sqlite(url: sa.URL, synchronous: Synchronous, content: DatabaseContent) -> 
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         # A reader that takes its time lets the log grow, and by default the file stays as large as it ever was.
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
+        connection.execute(f"PRAGMA cache_size = -{content.cache_kb}")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 #: Decisions that stay in memory where there is no store, and the most that may wait to be written.
 KEPT = 1000
 #: Decisions that stay in memory where a store has the older ones.
-KEPT_BESIDE_STORE = 100
+KEPT_BESIDE_STORE = 20
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from penstock.monitor.report import BatchReport
 KEPT = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BatchTimes:
     """When a batch began, when it was published, and how many rows it read."""
 

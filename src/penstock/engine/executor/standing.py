@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.engine.executor import worker
+from penstock.engine.executor import task_rows, worker
 from penstock.engine.executor.bundle import ShareRun
 from penstock.engine.message import wire
 from penstock.engine.message.program import PackedProgram, Program
@@ -29,6 +29,7 @@ MOST_TRIES = 50
 def stand(packed: PackedProgram, address: Address, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the Spark task does: one row for every seat, with how many shares were done on it."""
     worker.prepare()
+    task_rows.forget()
     program = packed.unpack()
     task = TaskContext.get()
     attempt = 0 if task is None else task.attemptNumber()

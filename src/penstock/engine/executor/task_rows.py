@@ -52,6 +52,12 @@ def rows_of_task(
         yield split[1][task]
 
 
+def forget() -> None:
+    """Keep nothing any more: this worker has other work now, and may have it for long. The batch that it kept may have
+    been the largest of hours, and workers that have had other work since would each keep one."""
+    _kept.clear()
+
+
 def _one_by_one(batches: Iterable[pa.RecordBatch], key: Key, tasks: int, task: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         mine = rows_of_tasks(batch, key, tasks, task, task + 1)

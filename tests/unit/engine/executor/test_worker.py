@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from penstock.engine.executor import standing, worker
+from penstock.engine.executor import standing, task_rows, worker
 from penstock.engine.message.program import PackedProgram
 
 
@@ -44,12 +44,14 @@ def test_a_turn_that_is_over_leaves_no_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(worker, "prepare", lambda: None)
     monkeypatch.setattr(worker, "relieve", lambda: happened.append("relieved"))
     monkeypatch.setattr(PackedProgram, "unpack", lambda self: None)
+    monkeypatch.setattr(task_rows, "_kept", {"the input of a keyed operator": "its newest batch"})
     seat = pa.array([standing.Seat("split", 1, 0, "a/0", 1).as_text()], pa.binary())
     [done] = standing.stand(
         PackedProgram.__new__(PackedProgram), ("a", 1, b""), [pa.record_batch([seat], names=["seat"])]
     )
     assert done.to_pydict() == {"done": [b"7"]}
     assert happened == ["turn", "relieved"]
+    assert not task_rows._kept, "a worker that stands keeps no batch of a keyed operator that it worked for before"
 
 
 def test_memory_that_is_free_is_given_back() -> None:
