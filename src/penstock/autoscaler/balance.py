@@ -100,8 +100,9 @@ def _grows(one: OperatorSnapshot) -> bool:
 
 
 def _is_unknown(one: OperatorSnapshot) -> bool:
-    """Whether rows wait in front of it, and nobody knows whether they become more."""
-    return bool(one.backlog.rows) and one.backlog.growth is None
+    """Whether rows wait in front of it, or at a source that owes them, and nobody knows whether they become more."""
+    in_front = bool(one.backlog.rows) and one.backlog.growth is None
+    return in_front or (bool(one.unmet_rows) and one.input_rate is None)
 
 
 def _waiting(one: OperatorSnapshot) -> int:

@@ -126,9 +126,13 @@ def test_results_that_come_late_are_no_harm_where_rows_are_worked_off_as_they_co
     work = lingering.operators["work"]
     growing = replace(work, backlog=replace(work.backlog, growth=50.0))
     unknown = replace(work, backlog=replace(work.backlog, growth=None))
-    for changed in (growing, unknown):
-        after = replace(lingering, operators=lingering.operators | {"work": changed})
-        assert verdict(one, with_late_results(after, 300.0)).verdict is Verdict.HARMFUL
+    held_back = replace(work, held_back=True)  # back-pressure: what waits has reached its bound
+    rows = lingering.operators["rows"]
+    owes = replace(rows, unmet_rows=5_000, input_rate=440.0)  # more than the 390 that it emits
+    nobody_knows = replace(rows, unmet_rows=5_000, input_rate=None)
+    for changed in (growing, unknown, held_back, owes, nobody_knows):
+        after = replace(lingering, operators=lingering.operators | {changed.name: changed})
+        assert verdict(one, with_late_results(after, 300.0)).verdict is Verdict.HARMFUL, changed
 
 
 def test_a_backlog_that_was_worked_off_before_is_no_yardstick() -> None:
