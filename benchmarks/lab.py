@@ -279,9 +279,10 @@ def main(arguments: Sequence[str], measures: Mapping[str, Measure] = MEASURES) -
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     options = parser.parse_args(arguments)
-    chosen = [part for part in PARTS if part in options.only.split(",")]
-    if not chosen:
-        parser.error(f"--only takes {', '.join(PARTS)}")
+    asked = set(filter(None, options.only.split(",")))
+    chosen = [part for part in PARTS if part in asked]
+    if not chosen or asked > set(chosen):
+        parser.error(f"--only takes {', '.join(PARTS)}, and not {options.only!r}")
     # What was started goes in order, also when it is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     began = time.monotonic()

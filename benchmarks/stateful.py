@@ -91,7 +91,7 @@ ten seconds; it has the micro-batches' {linger:g} s in it, and the 5 s that the 
 slope of Theil and Sen in the second half of a phase.
 
 The reporter has no weight in the throughput by which Penstock judges its own decisions: most of what it gets says that
-a pattern is gone, a minute late, and a scale-in after a fall of the load would be undone for that.
+a pattern is gone, a minute late, and a scale-in after a fall of the load might be undone for that.
 
 "Without migration" (part `restarts`) is what a user without live changes does: stop the topology and start it again on
 its state with other instances. While it is down the source's schedule stands still, so its silence is what is shown.

@@ -122,9 +122,12 @@ def at_ends(samples: Sequence[Seen], spans: Sequence[Span]) -> list[int]:
 
 
 def followed(instances: Sequence[int], rates: Sequence[int]) -> int:
-    """From how many phases to the next the instances went the way of the load."""
+    """From how many phases to the next the instances went the way of the load. To a phase that was not reached, which
+    has 0, they did not go."""
     steps = zip(pairwise(instances), pairwise(rates), strict=True)
-    return sum((after > before) == (more > less) and after != before for (before, after), (less, more) in steps)
+    return sum(
+        (after > before) == (more > less) and after != before and after > 0 for (before, after), (less, more) in steps
+    )
 
 
 def busy_in(samples: Iterable[Seen], span: Span) -> float:

@@ -31,7 +31,8 @@ FREQUENT = 5
 CPU_SHARE, MACHINE_CORES = 0.03, 0.4
 #: How much a row of the reporter counts in the throughput by which Penstock judges its decisions: nothing. Most rows
 #: say that a pattern is gone, a minute after its tweets. So after a fall of the load the throughput falls a minute
-#: later, and the scale-in that was made meanwhile would be taken for the cause, and undone.
+#: later, and the scale-in that was made meanwhile would be taken for the cause, and undone, if what waits between two
+#: micro-batches seems to grow just then.
 REPORTER_WEIGHT = 0.0
 
 

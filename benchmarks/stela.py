@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ from stela_tables import at_zero, middle, oracle_bars, plot, prediction_bars, ta
 from stela_topologies import EXAMPLES, LAB_TOPOLOGIES, TOPOLOGIES, experiment_built, topology_of
 from stela_work import Calibration, calibrate
 
+from penstock.autoscaler.strategies import STRATEGIES as ALL_STRATEGIES
 from penstock.autoscaler.throughput_change import ThroughputPoint
 from penstock.errors import PenstockError
 
@@ -183,14 +185,16 @@ def by_strategy(found: Sequence[tuple[str, Result]]) -> dict[str, list[Result]]:
 
 
 def kept(
-    file: Path, times: Times, operations: int, make: Callable[[], list[tuple[str, Result]]]
+    file: Path, times: Times, wanted: Sequence[str], make: Callable[[], list[tuple[str, Result]]]
 ) -> list[tuple[str, Result]]:
-    """What was measured already, if the file has it: a campaign that was cut off goes on where it was. Only so many
-    operations are all of them: an experiment of which some failed is measured again."""
+    """What was measured already, if the file has it: a campaign that was cut off goes on where it was. `wanted` has the
+    strategy of every operation: an experiment of which some failed, or were not asked for then, is measured again."""
     if file.exists():
-        return [(name, _result(fields, times)) for name, fields in json.loads(file.read_text())]
+        found = [(name, _result(fields, times)) for name, fields in json.loads(file.read_text())]
+        if Counter(name for name, _ in found) >= Counter(wanted):
+            return found
     found = make()
-    if len(found) == operations:
+    if len(found) == len(wanted):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps([(name, asdict(one)) for name, one in found]))
     return found
@@ -224,23 +228,29 @@ class Page:
 
     @staticmethod
     def of(asked: str, strategies: str, rounds: int | None, topologies: Sequence[str]) -> Page:
-        """Raises ValueError where an experiment is not known, or where experiments of two pages are asked for."""
+        """Raises ValueError where an experiment or a strategy is not known, or where experiments of two pages are asked
+        for."""
         names = stela_lab.names_of(asked)
         experiments = [*TOPOLOGIES, SCALE_IN, CONGESTED]
         if unknown := [name for name in names if name not in (*experiments, *stela_lab.NAMES)]:
             known = ", ".join((*experiments, stela_lab.LAB, *stela_lab.NAMES))
             raise ValueError(f"there is no experiment {', '.join(unknown)}; there are {known}")
+        chosen = strategies.split(",") if strategies else []
+        if unknown := [name for name in chosen if name not in (*ALL_STRATEGIES, ORACLE)]:
+            known = ", ".join((*ALL_STRATEGIES, ORACLE))
+            raise ValueError(f"there is no strategy {', '.join(unknown)}; there are {known}")
         in_lab = [name in stela_lab.NAMES for name in names]
         if any(in_lab):
             if not all(in_lab):
                 raise ValueError("experiments on lab machines have a page of their own: name no others beside them")
-            stem = named("stela_lab", set(names) >= set(stela_lab.CAMPAIGN))
-            chosen = strategies.split(",") if strategies else stela_lab.STRATEGIES
-            return Page(stem, names, chosen, rounds or stela_lab.ROUNDS, is_lab=True)
+            asked_for = chosen or stela_lab.STRATEGIES
+            whole = set(names) >= set(stela_lab.CAMPAIGN) and set(asked_for) >= set(stela_lab.STRATEGIES)
+            return Page(named("stela_lab", whole), names, asked_for, rounds or stela_lab.ROUNDS, is_lab=True)
         names = names or experiments[: 1 if rounds == 1 else None]
+        asked_for = chosen or STRATEGIES
         whole = set(names) >= set(experiments) and set(topologies) >= set(TOPOLOGIES) and (rounds or ROUNDS) >= ROUNDS
-        chosen = strategies.split(",") if strategies else STRATEGIES
-        return Page(named("stela", whole), names, chosen, rounds or ROUNDS, is_lab=False)
+        whole = whole and set(asked_for) >= set(STRATEGIES)
+        return Page(named("stela", whole), names, asked_for, rounds or ROUNDS, is_lab=False)
 
 
 def method(page: Page, calibration: Calibration | None, window: float) -> str:
@@ -299,16 +309,15 @@ def main() -> int:
             measured = _Measured(name, page, calibration, window, folder, options.keep or Path(temporary))
             try:
                 results = measured.results(tell_of)
+                operations += [one for found in results.values() for one in found]
+                bars += measured.report(results, say)
+                if results:
+                    plot(f"{page.stem}_{name}", measured.title, results)
+                    say(f"\n![throughput]({page.stem}_{name}.png)\n")
             except Exception as problem:  # its bar is missed, and the others are measured
                 traceback.print_exc()
-                tell_of(f"failed: {problem}")
+                say(f"{name} failed: {type(problem).__name__}: {problem}\n")
                 bars.append(Bar.of(f"{name}: operations that were measured", [], 1, at_most=False))
-                continue
-            operations += [one for found in results.values() for one in found]
-            bars += measured.report(results, say)
-            if results:
-                plot(f"{page.stem}_{name}", measured.title, results)
-                say(f"\n![throughput]({page.stem}_{name}.png)\n")
             if not options.quick:  # whatever becomes of the next one, this one is kept
                 write_results(page.stem, lines, bars, machine())
     # The model of what is predicted knows instances, and no cores.
@@ -348,21 +357,21 @@ class _Measured:
             return scale_out(one, self.definition, page.strategies, page.rounds, window, folder, say)
 
         times = Times.of(self.definition, self.window, self.page.is_lab)
-        found = kept(self.keep / f"{self.name}.json", times, self.operations, make)
+        found = kept(self.keep / f"{self.name}.json", times, self.wanted, make)
         results = by_strategy(found)
         if self.experiment is None:
             return results
         return {chosen: one for chosen, one in results.items() if chosen in self.page.strategies}
 
     @property
-    def operations(self) -> int:
-        """How many are measured if none fails."""
+    def wanted(self) -> list[str]:
+        """The strategy of every operation that is measured if none fails."""
         names = (STELA, *RANDOM_GROUPS) if self.experiment is None else self.page.strategies
-        return self.page.rounds * len(names)
+        return self.page.rounds * [*names]
 
     def report(self, results: Mapping[str, Sequence[Result]], say: Say) -> list[Bar]:
         """What could not be measured is a bar that is missed, whatever the others say."""
-        failed = max(self.operations - sum(map(len, results.values())), 0)
+        failed = max(len(self.wanted) - sum(map(len, results.values())), 0)
         bars = [Bar(f"{self.name}: operations that failed", failed, 0, at_most=True)] if failed else []
         return [*self._tables(results, say), *bars]
 

@@ -147,7 +147,7 @@ ERRORS: Mapping[str, str] = {
     # while it runs
     "OPERATOR_FAILED": "An operator's function raised an exception, or Spark could not run the operator.",
     "BAD_ROW": 'A row cannot be read or handled, and the operator has on_error="fail".',
-    "ROWS_TOO_LARGE": "A function takes all rows of a micro-batch at once, and they do not fit into one Arrow batch.",
+    "ROWS_TOO_LARGE": "A function takes all rows of a batch at once, and they do not fit into one Arrow batch.",
     "FILE_UNREADABLE": "The bytes of a source's file cannot be fetched: the file is gone, or its file system failed.",
     "KAFKA_MISSING": "A topology uses Kafka, and the package confluent-kafka is not installed.",
     "KAFKA_UNREACHABLE": "The brokers of a Kafka cluster cannot be reached, or do not answer.",
@@ -194,7 +194,7 @@ ERRORS: Mapping[str, str] = {
     "POLICY_FAILED": "A policy raised an error, or answered with something that is neither a proposal nor `Nothing`.",
     "GUARD_FAILED": "A guard raised an error, or answered with something that is neither a text nor a proposal.",
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
-    "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range.",
+    "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range, or its strategy takes no goal.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
     # tests of users
     "TEST_ROWS": "What a test gives to penstock.testing does not fit the topology: rows, a state, a key.",

@@ -20,26 +20,27 @@ class Settings:
 
     batch_interval: float = setting(
         0.5,
-        "Seconds that a micro-batch should take under load. Penstock limits the rows of a batch to stay near this.",
+        "Seconds that a batch should take under load. Penstock limits the rows of a batch to stay near this.",
         low=0.05,
         high=600,
     )
     batch_interval_most: float = setting(
         3.0,
-        "Seconds that a micro-batch may take at most when rows come faster than the operator handles them: longer "
+        "Seconds that a batch may take at most when rows come faster than the operator handles them: longer "
         "batches have less overhead. With a value that is not above batch_interval, batches do not grow.",
         low=0.0,
         high=600,
     )
     batch_linger: float = setting(
         0.1,
-        "Seconds between the starts of two micro-batches of an operator that is not busy. A smaller value gives a "
-        "lower latency, a larger value leaves more processor time to other operators.",
+        "Seconds between the starts of two micro-batches of an operator that is not busy, where Spark SQL does the "
+        "work (keyed operators, DataFrame functions). A smaller value gives a lower latency, a larger value leaves "
+        "more processor time to other operators. For all other operators, see latency.",
         low=0.0,
         high=60,
     )
-    batch_rows: int = setting(1_000_000, "The most rows in one micro-batch of an operator.", low=1)
-    batch_bytes: int = setting(128 << 20, "The most bytes in one micro-batch of an operator.", low=1024)
+    batch_rows: int = setting(1_000_000, "The most rows in one batch of an operator.", low=1)
+    batch_bytes: int = setting(128 << 20, "The most bytes in one batch of an operator.", low=1024)
     backlog_rows: int = setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
     backlog_bytes: int = setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
     backlog_policy: str = setting(
@@ -56,8 +57,9 @@ class Settings:
     )
     latency: float = setting(
         0.05,
-        "Seconds from source to sink that Penstock aims at where bundles stand and nothing is congested: shorter costs "
-        "more of the processor, longer leaves more of it to others.",
+        "Seconds from source to sink that Penstock aims at where bundles stand (sources, Arrow functions, sinks that "
+        "bundles write) and nothing is congested: shorter costs more of the processor, longer leaves more of it to "
+        "others.",
         low=0.001,
         high=60,
     )

@@ -31,7 +31,7 @@ FULL_SECONDS = 10.0
 #: A server that is started again at once, and one that takes a while.
 AWAY_SECONDS = (0.5, 8.0)
 NEIGHBOUR_BATCHES = 6
-NEIGHBOUR_SECONDS = 120.0
+NEIGHBOUR_SECONDS = 240.0
 
 
 @dataclass

@@ -108,7 +108,7 @@ class Watched:
 
     snapshot: Snapshot
     where: dict[str, Slot]
-    #: From Spark's event log: operator -> batch -> when its job began, and the seconds that its tasks ran.
+    #: From Spark's event log: operator -> batch -> when it began, and the seconds that its tasks ran.
     batches: dict[str, dict[int, tuple[float, float]]]
     #: From the files that batches left: operator -> batch -> rows.
     rows_of: dict[str, dict[int, int]]

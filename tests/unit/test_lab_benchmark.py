@@ -237,6 +237,9 @@ def test_a_part_that_fails_is_a_bar_that_is_missed_and_the_others_are_kept(
     assert written[-1][0] == "lab_link", "it does not take the place of the other parts"
     assert lab.main(["--rounds", "1"], measures) == 1
     assert written[-1][0] == "lab-look"
+    with pytest.raises(SystemExit):
+        lab.main(["--only", "cpu,lnk"], measures)
+    assert "takes cpu, link, placement, and not 'cpu,lnk'" in capsys.readouterr().err
 
 
 def test_nobody_waits_for_ever_for_the_first_rows() -> None:

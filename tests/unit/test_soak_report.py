@@ -98,6 +98,7 @@ def test_a_topology_that_ends_early_ends_with_bars(
     ends.chmod(0o700)
     monkeypatch.setattr(soak, "PENSTOCK", str(ends))
     monkeypatch.setattr(soak, "RESULTS", tmp_path)
+    monkeypatch.setattr(soak.tempfile, "tempdir", str(tmp_path))  # it keeps the logs of a topology that failed
     written: list[list[Bar]] = []
     monkeypatch.setattr(soak, "write_results", lambda name, lines, bars, on: written.append(bars))
     monkeypatch.setattr(sys, "argv", ["soak.py", "--minutes", "60"])
@@ -106,5 +107,7 @@ def test_a_topology_that_ends_early_ends_with_bars(
     assert f"The topology did not run to its end: it ended with {code}." in said.out
     assert "BAR soak: times that the topology did not run to its end: 1.00, bar at most 0: missed" in said.out
     assert "the reason" in said.err
+    [kept] = tmp_path.glob("soak-that-failed-*")
+    assert "the reason" in "".join(file.read_text() for file in kept.iterdir())
     [bars] = written
     assert f"series that were not measured ({', '.join(SERIES)})" in bars[0].name

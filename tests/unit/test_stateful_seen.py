@@ -129,6 +129,7 @@ def test_instances_follow_the_load_only_where_they_change_its_way() -> None:
     assert followed([5, 10, 20, 10, 5], RATES) == 4
     assert followed([5, 5, 20, 20, 5], RATES) == 2
     assert followed([5, 10, 20, 40, 5], RATES) == 3
+    assert followed([5, 10, 20, 10, 0], RATES) == 3, "a run that broke off before the last phase did not follow it"
     assert at_ends([sample(1.0, 5), sample(4.0, 10)], [(0.0, 3.0), (3.0, 6.0), (6.0, 9.0)]) == [5, 10, 0]
 
 

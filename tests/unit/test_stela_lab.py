@@ -18,10 +18,11 @@ import stela_lab
 import stela_operations
 import stela_topologies as topologies
 import stela_work
+from results import Bar
 from stela_runs import Result, Times
 from stela_topologies import LAB_TOPOLOGIES, TOPOLOGIES, Experiment, experiment_built, given_rate
 
-from penstock.autoscaler.throughput_change import ThroughputChange
+from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint
 from penstock.cluster.model import Cluster, Placement
 from penstock.workloads import ServiceTime
 
@@ -252,10 +253,66 @@ def test_what_was_not_measured_is_a_bar_that_is_missed(name: str) -> None:
 
 def test_an_experiment_of_which_some_failed_is_measured_again(tmp_path: Path) -> None:
     file, times = tmp_path / "x.json", Times(2.0, 1.0, 1.0, 1.0)
-    assert stela.kept(file, times, 2, lambda: [("stela", result(1))])
+    assert stela.kept(file, times, ["stela", "storm"], lambda: [("stela", result(1))])
     assert not file.exists()
-    assert stela.kept(file, times, 1, lambda: [("stela", result(1))])
+    assert stela.kept(file, times, ["stela"], lambda: [("stela", result(1))])
     assert file.exists()
+
+
+def test_what_was_kept_counts_only_if_it_has_all_that_is_asked_for(tmp_path: Path) -> None:
+    file, times = tmp_path / "x.json", Times(2.0, 1.0, 1.0, 1.0)
+    one = replace(result(1), timeline=(ThroughputPoint(1.0, 5.0), ThroughputPoint(9.0, 5.0)))
+    made: list[str] = []
+
+    def measured(*names: str) -> list[str]:
+        def make() -> list[tuple[str, Result]]:
+            made.extend(names)
+            return [(name, one) for name in names]
+
+        return [name for name, _ in stela.kept(file, times, names, make)]
+
+    assert measured("stela") == ["stela"]
+    assert measured("stela", "storm") == ["stela", "storm"]
+    assert measured("storm") == ["stela", "storm"], "others may be there, too"
+    assert measured("stela", "storm", "stela", "storm") == ["stela", "storm", "stela", "storm"]
+    assert made == ["stela", "stela", "storm", "stela", "storm", "stela", "storm"]
+
+
+class Broken:
+    """An experiment whose throughput was 0, by which a table would divide."""
+
+    title = "x"
+
+    def __init__(self, name: str, *_: object) -> None:
+        self.name = name
+
+    def results(self, say: object) -> dict[str, list[Result]]:
+        return {"stela": [result(1)]}
+
+    def report(self, results: object, say: object) -> list[Bar]:
+        if self.name == "lab_star":
+            raise ZeroDivisionError("division by zero")
+        return [Bar(self.name, 1, 1, at_most=True)]
+
+
+def test_an_experiment_that_cannot_be_told_of_is_a_missed_bar_and_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written: list[list[Bar]] = []
+    monkeypatch.setattr(stela, "write_results", lambda name, lines, bars, on: written.append(list(bars)))
+    monkeypatch.setattr(stela, "plot", lambda *_: None)
+    monkeypatch.setattr(stela, "calibrate", lambda: CALIBRATION)
+    monkeypatch.setattr(stela.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(stela, "_Measured", Broken)
+    monkeypatch.setattr(sys, "argv", ["stela.py", "--experiments", "lab_star,lab_linear"])
+    assert stela.main() == 1
+    names = ["lab_star: operations that were measured", "lab_linear"]
+    assert [[(bar.name, bar.met) for bar in bars] for bars in written] == [
+        [(names[0], False)],
+        [(names[0], False), (names[1], True)],
+        [(names[0], False), (names[1], True)],
+    ], "after each, and at the end"
+    assert "lab_star failed: ZeroDivisionError" in capsys.readouterr().out
 
 
 # What is asked for
@@ -273,6 +330,10 @@ def test_lab_stands_for_the_campaign_and_has_a_page_of_its_own() -> None:
         ["lab_star", "lab_scale_in"],
         ["stela", "storm"],
     )
+    fewer = stela.Page.of("lab", "stela,storm", 1, list(TOPOLOGIES))
+    assert fewer.stem == "stela_lab-look", "with fewer strategies there are fewer bars"
+    with pytest.raises(ValueError, match="there is no strategy strom; there are "):
+        stela.Page.of("lab_star", "stela,strom", 1, list(TOPOLOGIES))
     with pytest.raises(ValueError, match="a page of their own"):
         stela.Page.of("lab_star,star", "", 1, list(TOPOLOGIES))
     with pytest.raises(ValueError, match="there is no experiment lab_stra; there are star,"):
@@ -285,6 +346,7 @@ def test_without_the_lab_everything_is_as_it_was() -> None:
     assert list(whole.names) == [*TOPOLOGIES, "scale_in", "congested"]
     assert stela.Page.of("", "", 1, list(TOPOLOGIES)).names == ["star"]
     assert stela.Page.of("linear", "", 3, list(TOPOLOGIES)).stem == "stela-look"
+    assert stela.Page.of("", "stela", 3, list(TOPOLOGIES)).stem == "stela-look"
 
 
 def test_every_experiment_that_can_be_asked_for_can_be_made() -> None:

@@ -18,7 +18,7 @@ _GAUGES = {
     "rows_out_per_second": ("rows_out_per_second", "Rows emitted, over the last ten seconds."),
     "capacity_per_instance": ("capacity_rows_per_second", "Rows per busy second of one instance."),
     "utilisation": ("utilisation_ratio", "Share of the time in which its instances are busy."),
-    "batch_seconds": ("batch_seconds", "Mean length of a micro-batch."),
+    "batch_seconds": ("batch_seconds", "Mean length of a batch."),
     "backlog": ("backlog_rows", "Rows that wait in front of it."),
 }
 _COUNTERS = {

@@ -36,6 +36,9 @@ class Balance:
     trend: float | None
     #: Whether rows pile up somewhere, or an operator waits for another: more could be done if somebody were faster.
     unmet: bool
+    #: Whether more rows come to some operator than it works off, now: not only that rows wait which came before. True
+    #: where rows wait and nobody knows whether they become more.
+    grows: bool
 
     @property
     def behind(self) -> bool:
@@ -59,7 +62,7 @@ def balance_of(snapshot: Snapshot) -> Balance:
     sources = [snapshot.operators[source.name] for source in snapshot.definition.sources]
     sinks = [(sink.weight, snapshot.operators[sink.name].rate) for sink in snapshot.definition.sinks]
     reached = _sum(None if rate is None else weight * rate for weight, rate in sinks)
-    waiting = {name: (one.backlog.rows or 0) + (one.unmet_rows or 0) for name, one in snapshot.operators.items()}
+    waiting = {name: _waiting(one) for name, one in snapshot.operators.items()}
     # Without an arrival rate of its own, a source is offered what it takes, as long as nobody holds it back.
     offered = _sum(one.rate if one.input_rate is None and not one.held_back else one.input_rate for one in sources)
     return Balance(
@@ -70,6 +73,7 @@ def balance_of(snapshot: Snapshot) -> Balance:
         wait=max((_seconds(rows, snapshot.operators[name].rate) for name, rows in waiting.items()), default=0.0),
         trend=_trend(snapshot),
         unmet=any(_piles_up(one) for one in snapshot.operators.values()),
+        grows=any(_grows(one) or _is_unknown(one) for one in snapshot.operators.values()),
     )
 
 
@@ -83,13 +87,26 @@ def _trend(snapshot: Snapshot) -> float | None:
 
 
 def _piles_up(one: OperatorSnapshot) -> bool:
+    return _grows(one) or _seconds(_waiting(one), one.rate) > BEHIND
+
+
+def _grows(one: OperatorSnapshot) -> bool:
     if one.held_back:
         return True
     rate, grows = one.rate or 0.0, one.backlog.growth or 0.0
     comes = one.input_rate or 0.0
     least = PILES_UP * max(rate, comes)
-    waits = (one.backlog.rows or 0) + (one.unmet_rows or 0)
-    return comes - rate > least or grows > least or _seconds(waits, one.rate) > BEHIND
+    return comes - rate > least or grows > least
+
+
+def _is_unknown(one: OperatorSnapshot) -> bool:
+    """Whether rows wait in front of it, or at a source that owes them, and nobody knows whether they become more."""
+    in_front = bool(one.backlog.rows) and one.backlog.growth is None
+    return in_front or (bool(one.unmet_rows) and one.input_rate is None)
+
+
+def _waiting(one: OperatorSnapshot) -> int:
+    return (one.backlog.rows or 0) + (one.unmet_rows or 0)
 
 
 def _seconds(rows: int, rate: float | None) -> float:

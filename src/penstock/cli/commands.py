@@ -55,7 +55,7 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     "attached: a Spark master that runs already. [default: local, or attached if --master is given]",
 )
 @click.option("--machines", type=int, help="How many machines a standalone cluster or a lab has. [default: 2]")
-@click.option("--slots", type=int, help="How many slots each machine has. [default: 2 local, 1 standalone]")
+@click.option("--slots", type=int, help="How many slots each machine has. [default: 2 local, 1 standalone or lab]")
 @click.option("--cores", type=int, help="How many cores each slot has; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
 @click.option("--machine-cores", type=float, help="Lab: the cores of a machine, in all its operators. [default: 0.25]")

@@ -84,7 +84,7 @@ def _derived(name: str, unit: str, meaning: str, of: tuple[Of, ...] = (Of.OPERAT
 _LIST = (
     # Counts
     _sum("seconds", "s", "Time in which Penstock measured.", (*_ANY, Of.MACHINE)),
-    _sum("batches", "batches", "Micro-batches published.", _PLACED),
+    _sum("batches", "batches", "Batches published.", _PLACED),
     _sum(
         "rows",
         "rows",
@@ -111,16 +111,15 @@ _LIST = (
     ),
     _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
     _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
-    _sum("batch_seconds", "s", "Time in micro-batches, from the first question for rows to the publishing."),
-    _sum("waiting_seconds", "s", "Time between micro-batches: waiting for rows, or for room in an output channel."),
+    _sum("batch_seconds", "s", "Time in batches, from the first question for rows to the publishing."),
+    _sum("waiting_seconds", "s", "Time between batches: waiting for rows, or for room in an output channel."),
     _sum(
         "overhead_seconds",
         "s",
-        "Time in micro-batches in which not even the busiest bundle was busy; not measured where Spark SQL does the "
-        "work.",
+        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work.",
     ),
     *(
-        _sum(f"overhead_{part}", "s", f"Time of the micro-batches that Spark spent {what}.")
+        _sum(f"overhead_{part}", "s", f"Time of Spark's micro-batches that Spark spent {what}.")
         for part, what in OVERHEAD_PARTS.items()
     ),
     _sum("traffic_same_slot", "bytes", "Bytes read that the same slot had written.", _PLACED),
@@ -181,7 +180,7 @@ _LIST = (
     _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
-    _derived("batch_duration", "s", "Time of one micro-batch, on average."),
+    _derived("batch_duration", "s", "Time of one batch, on average."),
     _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
     _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),

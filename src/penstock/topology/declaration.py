@@ -139,7 +139,7 @@ class Topology:
         """Declare a stateless operator with an Arrow function. The function takes a RecordBatch and returns a
         RecordBatch or an iterable of them. With several `outputs` it returns a dict of these by the name of the output.
         Rows stay in Arrow from end to end. With `gather`, Penstock calls the function once for all rows that an
-        instance has in a micro-batch. `chained=False` keeps the operator in a query of its own."""
+        instance has in a batch. `chained=False` keeps the operator in a query of its own."""
         where = Location.of_caller()
         chosen = _on_error(name, on_error, where)
         declared = _outputs(name, schema, outputs, where)

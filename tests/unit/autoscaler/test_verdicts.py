@@ -103,6 +103,38 @@ def test_less_throughput_is_no_harm_as_long_as_the_goal_is_held_or_nobody_waits(
     assert one.record is pending
 
 
+def with_late_results(found: Snapshot, rate: float) -> Snapshot:
+    """Windows close long after their rows came: the sinks still tell of another load than the sources do."""
+    late = replace(found.operators["out"], rate=rate, input_rate=rate)
+    return replace(found, operators=found.operators | {"out": late})
+
+
+def test_results_that_come_late_are_no_harm_where_rows_are_worked_off_as_they_come() -> None:
+    before = with_late_results(seen(MANY, TWO, SPEEDS, 390.0), 900.0)
+    crowded = placed(ONE, rows=1, work=4, out=1)
+    one = decided(
+        1,
+        before,
+        RemoveMachine("m2"),
+        SetInstances("work", crowded.of("work")),
+        verdict=Verdict.PENDING,
+    )
+    lingering = seen(crowded, ONE, SPEEDS, 390.0, waiting=5_000)  # more than ten seconds of rows wait, and stay as many
+    found = verdict(one, with_late_results(lingering, 300.0))
+    assert found.verdict is Verdict.UNCLEAR
+    assert "rows are worked off as fast as they come" in found.why
+    work = lingering.operators["work"]
+    growing = replace(work, backlog=replace(work.backlog, growth=50.0))
+    unknown = replace(work, backlog=replace(work.backlog, growth=None))
+    held_back = replace(work, held_back=True)  # back-pressure: what waits has reached its bound
+    rows = lingering.operators["rows"]
+    owes = replace(rows, unmet_rows=5_000, input_rate=440.0)  # more than the 390 that it emits
+    nobody_knows = replace(rows, unmet_rows=5_000, input_rate=None)
+    for changed in (growing, unknown, held_back, owes, nobody_knows):
+        after = replace(lingering, operators=lingering.operators | {changed.name: changed})
+        assert verdict(one, with_late_results(after, 300.0)).verdict is Verdict.HARMFUL, changed
+
+
 def test_a_backlog_that_was_worked_off_before_is_no_yardstick() -> None:
     before = seen(FEW, ONE, SPEEDS, 390.0, waiting=50_000)
     one = decided(

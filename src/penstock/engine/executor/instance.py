@@ -243,7 +243,7 @@ def _all_of(stage: Stage, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         size = sum(batch.nbytes for batch in batches) >> 20
         problem = PenstockError(
             "ROWS_TOO_LARGE",
-            f"the function wants all rows of a micro-batch at once, and {size:,} MiB of them do not fit into one Arrow "
+            f"the function wants all rows of a batch at once, and {size:,} MiB of them do not fit into one Arrow "
             f"batch: {error}.",
             "Lower the setting batch_bytes, give the operator more instances, or declare it without gather.",
         )

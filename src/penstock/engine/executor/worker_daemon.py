@@ -15,6 +15,8 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from zipimport import zipimporter
 
@@ -60,11 +62,33 @@ def prepare() -> None:
 def _read_archives_once() -> None:
     """Keep workers from reading what is in pyspark.zip and in Spark's own jar, which Spark puts on Python's path: each
     worker would do it at its first task, because PySpark then adds a folder to the path and has all importers look
-    again. It was 0.27 s of CPU and 23 MB for each worker. Archives do not change; an importer that is made anew finds
-    what this process has read."""
+    again. It was 0.27 s of CPU and 23 MB for each worker. An importer that is made anew finds what this process has
+    read. That must not hold for an archive of a user which is replaced while the executor runs: workers that come later
+    read that one again, because what is known of the old one would lead them to the wrong places of the new one."""
+    archives = set()
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
+            archives.add(importer.archive)
             del sys.path_importer_cache[path]
+    read = {archive: _stamp(archive) for archive in archives}
+    os.register_at_fork(after_in_child=lambda: _read_again(read))
+
+
+def _read_again(read: Mapping[str, tuple[int, ...]]) -> None:
+    """Forget what was read of archives that have changed since."""
+    for archive, stamp in read.items():
+        if _stamp(archive) != stamp:
+            with suppress(ImportError):  # it is gone, or no archive any more
+                zipimporter(archive).invalidate_caches()
+
+
+def _stamp(archive: str) -> tuple[int, ...]:
+    """It changes when the file is replaced or written to; empty if there is none."""
+    try:
+        found = Path(archive).stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def join_groups() -> None:

@@ -31,6 +31,28 @@ import found_in_an_archive
 print(len(read), found_in_an_archive.VALUE)
 """
 
+#: An archive of a user is replaced while the executor runs, and a worker comes after that.
+REPLACED = """
+import importlib, os, sys, warnings
+from penstock.engine.executor.worker_daemon import prepare
+prepare()
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside the allocator's thread
+os.replace(sys.path[1] + ".new", sys.path[1])
+if not os.fork():
+    importlib.invalidate_caches()
+    import found_in_an_archive
+    print(found_in_an_archive.VALUE, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def archive_of(file: Path, **modules: str) -> str:
+    with ZipFile(file, "w") as content:
+        for name, text in modules.items():
+            content.writestr(f"{name}.py", text)
+    return str(file)
+
 
 def said(program: str, *path: str) -> str:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([*path, *sys.path])}
@@ -45,7 +67,10 @@ def test_it_loads_what_workers_need_and_nothing_of_the_driver() -> None:
 
 
 def test_workers_read_no_archive_again(tmp_path: Path) -> None:
-    archive = tmp_path / "some.zip"
-    with ZipFile(archive, "w") as content:
-        content.writestr("found_in_an_archive.py", "VALUE = 7")
-    assert said(LOOK_AGAIN, str(archive)) == "0 7"
+    archive = archive_of(tmp_path / "some.zip", found_in_an_archive="VALUE = 7")
+    assert said(LOOK_AGAIN, archive) == "0 7"
+
+
+def test_workers_read_an_archive_again_that_was_replaced(tmp_path: Path) -> None:
+    archive_of(tmp_path / "some.zip.new", another="#" * 5000, found_in_an_archive="VALUE = 8")
+    assert said(REPLACED, archive_of(tmp_path / "some.zip", found_in_an_archive="VALUE = 7")) == "8"
