@@ -6,6 +6,7 @@ own, with a Spark of its own, after the run has ended.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -49,6 +50,7 @@ def wanted(given: Any) -> Counter[Said]:
     from pyspark.sql import SparkSession
     from stateful_topology import FREQUENT
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would take the first Python that it finds
     builder = SparkSession.builder.master("local[2]").appName("stateful-counts")
     for name, value in {
         "spark.sql.session.timeZone": "UTC",
