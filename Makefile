@@ -17,13 +17,16 @@ demo: $(PACKAGE)
 # nothing else for a second. Here it is kept, out of the way.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/bytecode
 
-# Three processes side by side on two cores: tests with Spark wait about as long as they work.
+# Three processes side by side on two cores: tests with Spark wait about as long as they work. Nothing here needs the
+# plugin of schemathesis, and each process would import it.
 test: lint
-	@$(KEEP_BYTECODE) $(PYTHON) -m pytest -n 3 --dist loadgroup -m "not live"
+	@$(KEEP_BYTECODE) $(PYTHON) -m pytest -p no:schemathesis -n 3 --dist loadgroup -m "not live"
 
 # The longest tests with Spark: machines come, go and are lost under load. By themselves: beside others they take too long.
+# The property tests follow, wherever they are, with six times as many examples.
 test-live: $(TOOLS)
 	@$(KEEP_BYTECODE) $(PYTHON) -m pytest -m live
+	@$(KEEP_BYTECODE) $(PYTHON) -m pytest tests/property tests/unit -m hypothesis --hypothesis-profile thorough
 
 # How much of the package the tests without Spark run, file by file; minutes. Tests with Spark run it in processes of its
 # own, where nothing is counted.
@@ -57,7 +60,8 @@ faults: $(TOOLS)
 	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS} $${CLUSTER:+--cluster $$CLUSTER}
 
 # The controller on a fluid cluster in virtual time: days of load in seconds, a table of what held (ONLY=step-up,noise:
-# those; PLOTS=folder: a plot of each; TRACE=1: what happened in each). `make test` runs the same scenarios.
+# those; PLOTS=folder: a plot of each; TRACE=1: what happened in each). `make test` runs the same scenarios but for
+# the thirty days, which `make test-live` runs.
 scenarios: $(TOOLS)
 	@$(PYTHON) tests/scenarios/run_scenarios.py $${ONLY:+--only "$$ONLY"} $${PLOTS:+--plots "$$PLOTS"} $${TRACE:+--trace}
 

@@ -5,7 +5,8 @@ steer it; every ten seconds what it holds is written down. Nothing may grow.
 
 After the first ten minutes no memory may grow by more than 2% an hour, logs and scratch files by no more than that or
 0.5 MB, and nothing that is counted may surely grow.
-Less than 40 minutes are a look: they show that everything is measured, and say nothing of growth.
+Less than 40 measured minutes are a look, also of a run that was cut off: they show that everything is measured, and say
+nothing of growth.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ logs and scratch files by {most:g}% or by {most_mb:g} MB, whichever is more: the
 writes more than {most:g}% of that into a log. What is counted may not grow surely. A series with less than half of its
 samples is not measured. Of the changes {done:g}% must be done.
 
-{seconds:.0f} s, {samples} samples. Changes: {outcomes}.
+{lasted:.0f} s of the {seconds:.0f} s that were asked for were measured, in {samples} samples. Changes: {outcomes}.
 """
 A_LOOK = """\
-This is a look: below {least:.0f} minutes growth cannot be told from what comes and goes with the changes. It has no bar
-for growth, and the figures of the table are no verdict.
+This is a look: below {least:.0f} measured minutes growth cannot be told from what comes and goes with the changes. It
+has no bar for growth, and the figures of the table are no verdict.
 """
 
 
@@ -191,6 +192,7 @@ def report(measured: Measured, summary: str) -> int:
         most=MOST_PERCENT,
         most_mb=MOST_MB,
         done=LEAST_DONE_PERCENT,
+        lasted=measured.lasted,
         seconds=measured.seconds,
         samples=max(map(len, measured.points.values()), default=0),
         outcomes=", ".join(f"{count} {outcome}" for outcome, count in measured.outcomes.most_common()) or "none",

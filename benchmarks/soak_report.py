@@ -59,12 +59,17 @@ class Measured:
             self.points.setdefault(name, []).append((now, value))
 
     @property
+    def lasted(self) -> float:
+        """Up to the last sample: less than `seconds` if the run was cut off."""
+        return max((points[-1][0] for points in self.points.values() if points), default=0.0)
+
+    @property
     def is_whole(self) -> bool:
-        return self.seconds >= 60 * LEAST_MINUTES
+        return self.lasted + SAMPLE_SECONDS >= 60 * LEAST_MINUTES
 
     @property
     def warm_up(self) -> float:
-        return 60 * WARM_UP_MINUTES if self.is_whole else self.seconds / 3
+        return 60 * WARM_UP_MINUTES if self.is_whole else self.lasted / 3
 
     def counted(self, name: str) -> list[Point]:
         return [point for point in self.points.get(name, ()) if point[0] >= self.warm_up]
@@ -75,7 +80,7 @@ class Measured:
 
     @property
     def not_measured(self) -> list[str]:
-        """Series with less than half of the samples that there should be."""
+        """Series with less than half of the samples that there should be, in the time that was asked for."""
         time = self.seconds - self.warm_up
         expected = {name: time / (HEAP_SECONDS if name == HEAP else SAMPLE_SECONDS) for name in SERIES}
         return [name for name in SERIES if len(self.counted(name)) < max(2, expected[name] / 2)]

@@ -10,7 +10,7 @@ what the detector says.
 
 The tweets are made up, with a seed. PENSTOCK_TWEETS names others: a folder of JSON files (a tweet in each line, as
 {"id": 1, "at": "2026-01-01T00:00:00Z", "text": "..."}), or a stream of Redis, as in the paper
-(redis://localhost:6379/tweets, with the fields at and text; pip install 'penstock[redis]').
+(redis://localhost:6379/tweets, with the fields at and text; pip install 'redis>=5').
 """
 
 import itertools

@@ -33,8 +33,8 @@ from penstock.cluster.local import LocalCluster
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.state.folder import StateFolder
 from penstock.engine.topology import SparkTopology
-from penstock.topology.declaration import Output
 from penstock.topology.definition import Keyed
+from penstock.topology.output import Output
 
 TASKS = 8
 #: Plain Structured Streaming reads this many files a micro-batch.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from penstock.plans.plan import Plan
     from penstock.running.topology import RunningTopology
     from penstock.settings import Settings
-    from penstock.topology.declaration import Output, Topology
+    from penstock.topology.declaration import Topology
+    from penstock.topology.output import Output
 
 __all__ = [
     "Goal",
@@ -56,7 +57,7 @@ PUBLIC = {
     "HistoryRequest": ("penstock.api.history_request", "Which metrics over which time: give it to `Handle.history`."),
     "Outcome": ("penstock.plans.enacting", "What became of a plan: its status, its reason, its steps and their times."),
     "Output": (
-        "penstock.topology.declaration",
+        "penstock.topology.output",
         "An output of an operator, which another operator names in its `inputs`.",
     ),
     "PenstockError": ("penstock.errors", "Every error that a user can act on: its name, the problem, the next step."),

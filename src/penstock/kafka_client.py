@@ -36,7 +36,7 @@ def library() -> ModuleType:
         raise PenstockError(
             "KAFKA_MISSING",
             f"Kafka needs the package confluent-kafka, which cannot be imported here: {error}.",
-            "Install it on every machine: pip install 'penstock[kafka]'.",
+            "Install it on every machine: pip install 'confluent-kafka>=2.6'. Penstock's extra `kafka` has it too.",
         ) from None
     return confluent_kafka
 

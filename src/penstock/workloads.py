@@ -20,7 +20,8 @@ from penstock import sinks
 from penstock.errors import Location, PenstockError
 from penstock.schema import Schema
 from penstock.sources.counter import Draws, draws, unit
-from penstock.topology.declaration import Input, Output, Topology
+from penstock.topology.declaration import Topology
+from penstock.topology.output import Input, Output
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, ope
     script = Path(__file__).with_name("publish_forever.py")
     chance = random.Random(20)
     published = 0
-    for _ in range(3):
+    for _ in range(2):
         driver = subprocess.Popen([sys.executable, script, url, store.root], stdout=subprocess.PIPE)
         try:
             assert driver.stdout.readline() == b"ready\n"

@@ -186,6 +186,8 @@ class FakeSteering:
 
     def history(self, request: HistoryRequest) -> Json:
         HistoryQuery(tuple(request.metrics), request.since, request.since + 1)
+        if request.operator not in (None, "split"):
+            raise PenstockError("UNKNOWN_OPERATOR", "there is none.", "It has: split.")
         values = {name: [1.0, None, 4.0] for name in request.metrics}
         names = {"operator": "split", "slot": None, "stream": None, "machine": None}
         series = {**names, "times": [0, 10, 20], "values": values}

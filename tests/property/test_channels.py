@@ -145,7 +145,7 @@ class ChannelMachine(RuleBasedStateMachine):
         assert self.channels.full("lines") == any(it.rows >= self.bound.rows for it in expected.values())
 
 
-ChannelMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+ChannelMachine.TestCase.settings = settings(max_examples=settings.default.max_examples * 4 // 5, stateful_step_count=25)
 TestChannels = ChannelMachine.TestCase
 
 

@@ -95,7 +95,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(where, before, count, sizes)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3 // 2)
 @given(cases())
 def test_nothing_moves_less_and_then_no_fewer_machines_are_used(case: Case) -> None:
     after = place("fewest_moves", case.wanted)
@@ -112,7 +112,6 @@ def test_nothing_moves_less_and_then_no_fewer_machines_are_used(case: Case) -> N
     assert (case.cost(tasks), case.machines(set(work))) == case.best()
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases(), st.integers(1, 6))
 def test_no_slot_gets_more_than_it_may(case: Case, bound: int) -> None:
     after = place("fewest_moves", replace(case.wanted, slot_instances=bound))

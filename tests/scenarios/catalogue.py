@@ -116,13 +116,16 @@ STEPS = [
 SHORT = {"window_samples": 10}
 DAY = Demand.of((7, 250), (3, 650), (9, 1000), (5, 250), repeat=True)
 DAYS = [
-    Scenario(
-        "day-and-night-30-days",
-        DAY,
-        HOLD,
-        30 * 24,
-        (calm, met(), few_machines(), same_every_morning(5.9), held(0.95), instances(14)),
-        settings=SHORT,
+    *(
+        Scenario(
+            f"day-and-night-{days}-days",
+            DAY,
+            HOLD,
+            days * 24,
+            (calm, met(), few_machines(), same_every_morning(5.9), held(0.95), instances(14)),
+            settings=SHORT,
+        )
+        for days in (8, 30)
     ),
     Scenario(
         "weekdays-and-weekend",

@@ -7,14 +7,16 @@ from catalogue import SCENARIOS
 from scenario import Scenario
 from tables import table
 
+#: Scenarios of so many hours are for `make test-live` and `make scenarios`: there are shorter ones like them.
+LONG = 20 * 24
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(one, id=one.name, marks=[pytest.mark.xfail(strict=True, reason=one.fails)] if one.fails else [])
-        for one in SCENARIOS
-    ],
-)
+
+def marks(scenario: Scenario) -> list[pytest.MarkDecorator]:
+    fails = [pytest.mark.xfail(strict=True, reason=scenario.fails)] if scenario.fails else []
+    return fails + ([pytest.mark.live] if scenario.hours >= LONG else [])
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name, marks=marks(one)) for one in SCENARIOS])
 def test_what_must_hold(scenario: Scenario) -> None:
     trace = scenario.run()
     problems = [problem for check in scenario.holds if (problem := check(scenario, trace))]

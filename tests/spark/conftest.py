@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -45,6 +45,10 @@ TEST_SETTINGS = Settings(
 
 PASSWORD = "the-password-of-the-user-who-runs-the-tests"
 SHARED = ("local_host", "standalone_host")
+#: As many processes as `make test` has each have a local Spark: most of the tests want one.
+LOCAL_GROUPS = 3
+#: A file with few tests has longer ones: it counts as if it had so many more.
+TESTS_MORE = 4
 
 
 def shared_host(item: pytest.Item) -> str | None:
@@ -52,12 +56,25 @@ def shared_host(item: pytest.Item) -> str | None:
     return next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
 
 
+def dealt(tests_of: Mapping[str, int]) -> dict[str, int]:
+    """By file: the group that it is in, so that all groups have about as much to do."""
+    loads = [0] * LOCAL_GROUPS
+    found = {}
+    for file, tests in sorted(tests_of.items(), key=lambda one: (-one[1], one[0])):
+        found[file] = loads.index(min(loads))
+        loads[found[file]] += tests + TESTS_MORE
+    return found
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a Spark stay together, also when `make test` runs several processes side by side; those with one
     of their own stay together by file. What takes longest begins first, so that all processes end at about the same
-    time. The local Spark has most of the tests: two processes have one each.
+    time: pytest-xdist begins with the groups that have most tests, which are those of the local Sparks.
     """
+    here = [item for item in items if item.path.is_relative_to(HERE)]
+    local = [one for one in here if shared_host(one) == SHARED[0] and one.get_closest_marker("live") is None]
+    group_of = dealt(Counter(item.path.stem for item in local))
 
     def turn(item: pytest.Item) -> tuple[int, str]:
         if not item.path.is_relative_to(HERE):
@@ -69,11 +86,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         host = shared_host(item)
         if host is None:
             return item.path.stem
-        return f"{host}-{crc32(item.path.stem.encode()) % 2}" if host == SHARED[0] else host
+        return f"{host}-{group_of.get(item.path.stem, 0)}" if host == SHARED[0] else host
 
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group(group(item)))
+    for item in here:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
     items.sort(key=turn)
 
 

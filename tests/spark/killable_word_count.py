@@ -16,7 +16,7 @@ from killable import run_to_its_end
 from penstock import Settings, Topology, sinks, sources
 
 CONTENT = sources.sentences(words=5, vocabulary=300, seed=11)
-RATE = 2_000
+RATE = 1_000
 
 
 def split(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -27,18 +27,22 @@ def count(frame):
     return frame.groupBy("word").count()
 
 
-def main(folder: Path, cluster: str, rows: int) -> None:
+def killable(folder: Path, rows: int) -> Topology:
     topology = Topology("killable")
     lines = topology.source("lines", sources.rate(RATE, CONTENT, rows=rows), instances=2)
     words = topology.map("split", split, inputs=[lines], schema="word string", instances=2)
     schema = "word string, count long"
-    counts = topology.keyed("count", count, inputs=[words], key="word", schema=schema, tasks=4, instances=2)
+    counts = topology.keyed("count", count, inputs=[words], key="word", schema=schema, tasks=3, instances=2)
     # Both: what came out of the stateless operator, row by row, and the counts.
     topology.sink("words", sinks.parquet(folder / "words"), inputs=[words])
     topology.sink("counts", sinks.parquet(folder / "counts"), inputs=[counts])
+    return topology
+
+
+def main(folder: Path, cluster: str, rows: int) -> None:
     shuffle = os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange")
     settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, shuffle=shuffle)
-    run_to_its_end(topology, "counts", folder, cluster, settings)
+    run_to_its_end(killable(folder, rows), "counts", folder, cluster, settings)
 
 
 if __name__ == "__main__":

@@ -137,8 +137,9 @@ def command() -> Iterator[type[Command]]:
             one.process.wait()
 
 
-def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command):
-    run = command("run", flow())
+def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command, tmp_path):
+    state = tmp_path / "state"
+    run = command("run", flow(), "--state", str(state), "--set", "batch_linger=0.02")
     run.wait_for(FLOWING)
     run.send(signal.SIGINT)
     assert run.end() == 0
@@ -147,6 +148,8 @@ def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command):
     assert "Drained: " in run.out
     assert run.lines["out"][-1].startswith("Placement: ")
     assert run.err == ""
+    assert (state / "catalog.sqlite").exists()
+    assert (state / "logs" / "spark.log").exists()
 
 
 @pytest.mark.live
@@ -190,6 +193,7 @@ def test_ctrl_c_while_the_cluster_starts_leaves_nothing(flow, command):
     assert run.err == ""
 
 
+@pytest.mark.live
 def test_a_function_that_raises_is_one_named_error(flow, command):
     path = flow("batch.num_rows and 1 / 0", rows=100)
     run = command("run", path)
@@ -198,10 +202,8 @@ def test_a_function_that_raises_is_one_named_error(flow, command):
     assert re.match(rf"{path}:10: OPERATOR_FAILED: .*ZeroDivisionError.*{path}:5", error)
 
 
-def test_it_ends_by_itself_when_its_sources_do(flow, command, tmp_path):
-    state = tmp_path / "state"
-    run = command("run", flow(rows=300), "--state", str(state), "--set", "batch_linger=0.02")
+@pytest.mark.live
+def test_it_ends_by_itself_when_its_sources_do(flow, command):
+    run = command("run", flow(rows=300))
     assert run.end() == 0
     assert re.search(r"out +sink +300 ", run.out)
-    assert (state / "catalog.sqlite").exists()
-    assert (state / "logs" / "spark.log").exists()

@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def test_nothing_is_lost_on_a_disk_that_is_full_for_a_while(
     local_host: SparkHost, running: Callable, disk: SmallDisk
 ) -> None:
-    rows = 8_000
+    rows = 6_000
     with running(steered(disk.folder, 1_000, rows=rows), local_host, state="disk/state") as run:
         assert not run.wait(2)
         disk.fill()

@@ -87,7 +87,7 @@ def test_a_keyed_operator_gets_what_was_emitted_before_in_the_same_batch_or_an_e
     shaped = topology.map("shaped", id_and_key, inputs=events, schema=EVENT, instances=3)
     schema = "key string, batch long, least long, greatest long"
     seen = topology.keyed(
-        "seen", remember, inputs=shaped, key="key", schema=schema, tasks=3, instances=2, output_mode="append"
+        "seen", remember, inputs=shaped, key="key", schema=schema, tasks=2, instances=2, output_mode="append"
     )
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=seen)
     with running(topology, local_host, settings=SEVERAL_BATCHES) as run:
@@ -116,7 +116,7 @@ def test_updates_of_a_key_come_in_their_order(local_host: SparkHost, running: Ca
     topology = Topology("order-of-updates")
     events = topology.source("events", sources.rate(8_000, sources.events(keys=7, seed=3), rows=ROWS), instances=2)
     schema = "key string, count long"
-    counted = topology.keyed("counted", counts, inputs=events, key="key", schema=schema, tasks=3, instances=2)
+    counted = topology.keyed("counted", counts, inputs=events, key="key", schema=schema, tasks=2, instances=2)
     passed = topology.map("passed", same, inputs=counted.by_key("key"), schema=schema, instances=3)
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=passed, instances=2)
     with running(topology, local_host, settings=SEVERAL_BATCHES) as run:

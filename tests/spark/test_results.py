@@ -42,14 +42,14 @@ def word_count(content: sources.Content, rows: int, folder: Path) -> Topology:
     lines = topology.source("lines", sources.rate(20_000, content, rows=rows), instances=2)
     words = topology.map("split", split, inputs=[lines], schema="word string", instances=2)
     counts = topology.keyed(
-        "count", count, inputs=[words], key="word", schema="word string, n long", tasks=4, instances=2
+        "count", count, inputs=[words], key="word", schema="word string, n long", tasks=3, instances=2
     )
     topology.sink("out", sinks.parquet(folder), inputs=[counts])
     return topology
 
 
 def check_word_count(host: SparkHost, running: Callable, folder: Path) -> None:
-    content, rows = sources.sentences(vocabulary=200, seed=7), 30_000
+    content, rows = sources.sentences(vocabulary=200, seed=7), 10_000
     with running(word_count(content, rows, folder), host) as run:
         assert run.wait(WAIT)
         assert run.statistics.totals("split") == (rows, rows * 10)
@@ -76,13 +76,13 @@ def per_window(frame: DataFrame) -> DataFrame:
 
 def test_a_windowed_aggregation_with_late_rows(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     # Late, but by less than the watermark allows: every row counts, as in the batch job.
-    content, rows = sources.events(keys=5, seed=3, spacing=0.01, late=0.2, late_by=20.0), 20_000
+    content, rows = sources.events(keys=5, seed=3, spacing=0.01, late=0.2, late_by=20.0), 12_000
     at = content.rows(0, rows).column("at").cast(pa.int64()).to_numpy()
     assert (at[1:] < at[:-1]).any(), "the input must have late rows"
     topology = Topology("windows")
     events = topology.source("events", sources.rate(10_000, content, rows=rows))
     schema = "start timestamp, key string, total long"
-    totals = topology.keyed("totals", per_window, inputs=[events], key="key", schema=schema, tasks=3)
+    totals = topology.keyed("totals", per_window, inputs=[events], key="key", schema=schema, tasks=2)
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[totals])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)
@@ -112,7 +112,7 @@ def test_a_join_of_two_streams(local_host: SparkHost, running: Callable, tmp_pat
     right = topology.source("payments", sources.rate(3_000, payments, rows=rows))
     even = topology.map("even", half, inputs=[right], schema="id long, value double")
     schema = "id long, ordered double, paid double"
-    joined = topology.keyed("join", join, inputs=[left, even], key="id", schema=schema, tasks=3, output_mode="append")
+    joined = topology.keyed("join", join, inputs=[left, even], key="id", schema=schema, tasks=2, output_mode="append")
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=[joined])
     with running(topology, local_host) as run:
         assert run.wait(WAIT)
@@ -139,7 +139,7 @@ def finite(definition: TopologyDefinition, rows: int, sink: sinks.ParquetSink) -
 
 def test_top_n_as_the_example_has_it(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     module = runpy.run_path(str(EXAMPLES / "top_n.py"), run_name="__main__")  # pickled by value, like the user's file
-    rows = 10_000
+    rows = 4_000
     definition = finite(module["topology"].definition(), rows, sinks.parquet(tmp_path / "out"))
     with running(definition, local_host) as run:
         assert run.wait(WAIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 import penstock
 from penstock.api.discovery import FOLDER_VARIABLE
+from penstock.cli.main import main
 from penstock.engine.state.folder import StateFolder
 
 SECONDS = 150.0
@@ -29,9 +32,9 @@ topology.sink("out", sinks.noop(), inputs=lines)
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    source = str(Path(penstock.__file__).parents[1])
-    return os.environ | {"PYTHONPATH": source, FOLDER_VARIABLE: str(tmp_path / "running")}
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "running"))
+    return os.environ | {"PYTHONPATH": str(Path(penstock.__file__).parents[1])}
 
 
 @pytest.fixture
@@ -52,8 +55,17 @@ def run(environment: dict[str, str], tmp_path: Path) -> Iterator[Any]:
             one.wait()
 
 
-def command(environment: dict[str, str], *words: str) -> Any:
-    words = (sys.executable, "-m", "penstock", *words, "--json")
+def told(*words: str) -> Any:
+    """What a command says, asked in this process. Asking again and again in processes of their own would take the
+    processor from the run that is waited for."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        main([*words, "--json"])
+    return json.loads(said.getvalue())
+
+
+def stop(environment: dict[str, str]) -> Any:
+    words = (sys.executable, "-m", "penstock", "stop", "--json")
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
     return json.loads(done.stdout)
 
@@ -71,19 +83,19 @@ def test_when_stop_returns_the_process_has_ended_and_its_state_is_free(
     process = run()
 
     def phases() -> list[str]:
-        return [one["phase"] for one in command(environment, "ps")["running"]]
+        return [one["phase"] for one in told("ps")["running"]]
 
     until(lambda: phases() == ["starting"], "it is seen while it starts")
-    assert command(environment, "status")["state"] == "starting"
-    stopped = command(environment, "stop")
+    assert told("status")["state"] == "starting"
+    stopped = stop(environment)
     assert (stopped["ended"], stopped["how"]) == (True, "It was stopped before any row was read.")
     assert process.poll() == 0
     StateFolder.hold(str(tmp_path / "state")).release()
 
     process = run()
     until(lambda: phases() == ["running"], "it runs")
-    until(lambda: command(environment, "status")["operators"][1]["rows_in"] > 0, "rows flow")
-    stopped = command(environment, "stop")
+    until(lambda: told("status")["operators"][1]["rows_in"] > 0, "rows flow")
+    stopped = stop(environment)
     assert stopped["ended"]
     assert stopped["how"].startswith("Drained: everything")
     assert process.poll() == 0, "it was gone when `stop` returned"

@@ -58,6 +58,7 @@ def highest(folder: Path) -> dict[str, int]:
     return found
 
 
+@pytest.mark.live
 def test_word_count_is_exact_also_over_a_restart(unplaced_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     content = sources.sentences(words=4, vocabulary=60, seed=9)
     with running(word_count(content, None, tmp_path / "out"), unplaced_host, "state") as run:

@@ -30,6 +30,15 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
     assert meaning.endswith(".")
 
 
+def test_what_is_declared_with_is_found_where_it_always_was() -> None:
+    for home in (
+        penstock,
+        importlib.import_module("penstock.topology.declaration"),
+        importlib.import_module("penstock.topology"),
+    ):
+        assert (home.Output, home.Topology) == (penstock.Output, penstock.Topology)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="engine_room"):
         penstock.engine_room  # noqa: B018

@@ -89,6 +89,45 @@ def test_a_look_has_no_bar_for_growth() -> None:
     assert not any("growth" in bar.name for bar in bars_of(look))
 
 
+def cut_off(after_minutes: float) -> Measured:
+    """An hour was asked for, and the topology ended before it."""
+    measured = an_hour(after_minutes)
+    measured.seconds = 3600.0
+    measured.problem = "it ended with 1"
+    measured.points[THREADS] = [(at, at) for at, _ in measured.points[THREADS]]
+    return measured
+
+
+def test_growth_is_judged_by_the_minutes_that_were_measured() -> None:
+    look, enough = cut_off(LEAST_MINUTES - 1), cut_off(LEAST_MINUTES)
+    assert not any("growth" in bar.name for bar in bars_of(look))
+    assert any(f"{THREADS}: sure growth" in bar.name for bar in missed(enough))
+    for one in (look, enough):
+        assert any("did not run to its end" in bar.name for bar in missed(one))
+
+
+def test_an_hour_whose_samples_ended_early_meets_no_bar_by_being_a_look() -> None:
+    measured = an_hour(LEAST_MINUTES / 2)
+    measured.seconds = 3600.0
+    [bar] = missed(measured)
+    assert bar.name.startswith("soak: series that were not measured")
+    assert bar.figure == len(SERIES)
+
+
+def test_a_soak_that_was_cut_off_says_how_much_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(soak, "RESULTS", tmp_path)
+    monkeypatch.setattr(soak, "plot", lambda *words: None)
+    monkeypatch.setattr(soak, "write_results", lambda name, lines, bars, on: names.append(name))
+    assert soak.report(cut_off(20), "") == 1
+    said = capsys.readouterr().out
+    assert "This is a look" in said
+    assert "1190 s of the 3600 s that were asked for were measured" in said
+    assert names != ["soak"], "the results of a whole soak stay"
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_topology_that_ends_early_ends_with_bars(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -132,6 +132,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path, Calibration(1_000.0), False, 1, "traffic_aware", "stateful-look", told.append, LOOK)
 
 
+@pytest.fixture
+def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn is seen in test_stateful_benchmark.py; drawing takes seconds."""
+    monkeypatch.setattr(stateful, "plot", lambda elastic, fixed, migrations, file: file.touch())
+
+
+@pytest.mark.usefixtures("unplotted")
 def test_the_phases_run_with_elasticity_and_without(bench: Bench, tmp_path: Path) -> None:
     report = Report()
     stateful.phases(bench, report)
@@ -170,6 +177,7 @@ def test_phases_of_which_nothing_was_seen_are_reported_too(bench: Bench, monkeyp
     assert [bar.name for bar in report.bars if bar.met] == ["2. changes against the direction of a phase's first"]
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_what_micro_batches_cost_is_said_before_anything_depends_on_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

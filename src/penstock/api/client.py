@@ -54,16 +54,17 @@ class Client:
                 f"{self.running.label} does not answer at {self.running.url}: {error or type(error).__name__}.",
                 "The topology may be about to end; see: penstock ps",
             ) from None
-        if response.is_success:
-            return dict(answer)
-        name = str(answer.get("error")) if isinstance(answer, dict) else ""
-        if name not in ERRORS:
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        known = answer if isinstance(answer, dict) else {}
+        name, message, hint = (known.get(part) for part in ("error", "message", "hint"))
+        if not all(isinstance(part, str) for part in (name, message, hint)) or name not in ERRORS:
             raise PenstockError(
                 "UNREACHABLE",
-                f"{self.running.url} answered {response.status_code}.",
+                f"{self.running.url} answered {response.status_code}, and not as Penstock does.",
                 "The topology may run with another version of Penstock.",
             )
-        raise PenstockError(name, answer["message"], answer["hint"])
+        raise PenstockError(str(name), str(message), str(hint))
 
     def close(self) -> None:
         self._http.close()

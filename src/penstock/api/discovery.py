@@ -157,7 +157,7 @@ def find(name: str | None = None) -> Running:
     labels = ", ".join(one.label for one in running)
     if not chosen:
         there = f"These run: {labels}." if running else "Start one with: penstock run FILE"
-        what = f'no topology "{name}" of yours runs' if name else "no topology of yours runs"
+        what = f'no topology "{name}" of yours runs' if name is not None else "no topology of yours runs"
         raise PenstockError("NOTHING_RUNS", f"{what}.", there)
     raise PenstockError(
         "SEVERAL_RUN",

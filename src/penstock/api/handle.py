@@ -26,7 +26,7 @@ from penstock.autoscaler.autonomy import check_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.neighbours import ALONE, Neighbours
-from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
+from penstock.cluster.choice import ClusterChoice
 from penstock.running import Changes, RunningTopology
 from penstock.settings import Settings
 from penstock.topology.declaration import Topology
@@ -108,6 +108,11 @@ def run(  # noqa: PLR0913 - the options of the command line
     machines: int | None = None,
     slots: int | None = None,
     master: str | None = None,
+    machine_cores: float | None = None,
+    machine_memory: str | None = None,
+    machine_sizes: str | None = None,
+    link: str | None = None,
+    latency: str | None = None,
     settings: Settings | None = None,
     state: str | None = None,
     python_path: Sequence[str] | None = None,
@@ -120,7 +125,17 @@ def run(  # noqa: PLR0913 - the options of the command line
     `penstock run`. The functions of the topology find the modules that this program finds, or those in `python_path`.
     With a goal the topology scales by itself, and each of the `guards` may veto a proposal. Penstock deletes what the
     state folder holds of the operators in `forget`."""
-    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master)
+    choice = ClusterChoice.asked(
+        cluster,
+        machines,
+        slots,
+        master,
+        machine_cores=machine_cores,
+        machine_memory=machine_memory,
+        machine_sizes=machine_sizes,
+        link=link,
+        latency=latency,
+    )
     wanted, definition = settings or Settings(), topology.definition()
     plugins.check_loadable(wanted.strategy, wanted.mapping)
     check_goal(wanted.strategy, goal)

@@ -12,6 +12,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from penstock.api import request_models as requests
+from penstock.api.bounds import LAST_ID, LAST_TIME, MOST_ALPHA, MOST_LISTED, MOST_POINTS
 from penstock.api.history_request import HistoryRequest
 from penstock.api.prometheus import CONTENT_TYPE, exposition
 from penstock.api.request_check import RequestCheck, refusal
@@ -24,10 +25,6 @@ from penstock.version import VERSION
 Json = dict[str, Any]
 #: The most seconds that one request waits for something to happen. A client that wants to wait longer asks again.
 LONGEST_WAIT = 30.0
-MOST_POINTS = 20_000
-#: Far beyond any time that a user means, and within what a database column takes.
-LAST_TIME = 1e11
-LAST_ID = 2**62
 
 #: Error name -> HTTP status. Errors that are not listed mean that the topology cannot do this now: 409.
 STATUS_OF = {
@@ -161,7 +158,7 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
         return steering.placement()
 
     @app.get("/v1/explain", tags=["reads"], dependencies=guarded)
-    def explain(alpha: Annotated[float | None, Query(gt=0, le=1e6)] = None) -> Json:
+    def explain(alpha: Annotated[float | None, Query(gt=0, le=MOST_ALPHA)] = None) -> Json:
         """The load as Stela sees it."""
         return steering.explain(alpha)
 
@@ -180,7 +177,7 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.get("/v1/events", tags=["reads"], dependencies=guarded)
     def events(
         after: Annotated[int, Query(ge=0, le=LAST_ID)] = 0,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 1000,
         wait: Wait = 0.0,
     ) -> Json:
         """The events after an id."""
@@ -189,7 +186,7 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.get("/v1/decisions", tags=["reads"], dependencies=guarded)
     def decisions(
         after: Annotated[int, Query(ge=0, le=LAST_ID)] = 0,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 1000,
     ) -> Json:
         """The decisions after an id, each with what was expected, what was measured, and the verdict."""
         return steering.decisions(after, limit)
@@ -197,7 +194,7 @@ def _add_reads(app: FastAPI, steering: Steerable, guarded: list[Any]) -> None:
     @app.get("/v1/migrations", tags=["reads"], dependencies=guarded)
     def migrations(
         after: Annotated[int, Query(ge=0, le=LAST_ID)] = 0,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 1000,
     ) -> Json:
         """The changes after an id that moved state, with what was moved and how long each phase took."""
         return steering.migrations(after, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.api.bounds import MOST_LISTED
 from penstock.api.history_request import HistoryRequest
 from penstock.api.status import status_of
 from penstock.autoscaler.measured_load import measured_load
@@ -19,8 +20,6 @@ from penstock.strategies.rules import Rules
 from penstock.strategies.stela.explanation import explained
 from penstock.topology import drawing
 
-#: The most events in one answer.
-MOST_EVENTS = 10_000
 Json = dict[str, Any]
 
 
@@ -102,20 +101,20 @@ class Reads:
         log = self._run.events
         if wait > 0:
             log.wait(after, wait)
-        found = log.since(after, min(limit, MOST_EVENTS))
+        found = log.since(after, min(limit, MOST_LISTED))
         return {"events": [event.as_json() for event in found], "next": found[-1].id if found else after}
 
     def decisions(self, after: int = 0, limit: int = 1000) -> Json:
         """The first decisions whose id is above `after`: what was measured before each, what was expected of it, what
         was measured after it, and the verdict. `next` is the id to give as `after` in the next call."""
-        found = self._run.decisions.since(after, min(limit, MOST_EVENTS))
+        found = self._run.decisions.since(after, min(limit, MOST_LISTED))
         return {"decisions": [one.as_json() for one in found], "next": found[-1].id if found else after}
 
     def migrations(self, after: int = 0, limit: int = 1000) -> Json:
         """The first changes whose id is above `after`, of those that moved state lately: for every operator what was
         moved, how long each phase took, and how the other operators flowed meanwhile. `next` is the id to give as
         `after` in the next call."""
-        found = self._run.changes.migrations.since(after, min(limit, MOST_EVENTS))
+        found = self._run.changes.migrations.since(after, min(limit, MOST_LISTED))
         return {"migrations": [migrated_as_json(one) for one in found], "next": found[-1].id if found else after}
 
     def explain(self, alpha: float | None = None) -> Json:

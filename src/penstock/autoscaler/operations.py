@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -252,7 +253,8 @@ class Operations:
                 return
             if operation in self._waiting:
                 self._waiting.remove(operation)
-            operation.error = error
+            # A copy has no traceback, whose frames would keep all that they know for as long as the operation is known.
+            operation.error = copy(error)
             self._end(operation, state)
         self._told(operation)
 

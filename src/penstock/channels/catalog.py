@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from itertools import groupby
 
 import sqlalchemy as sa
 
 from penstock.channels import tables
-from penstock.channels.database import Database, Retries, Synchronous
+from penstock.channels.database import Database, Prepared, Retries, Synchronous
 from penstock.channels.fence import Fence
 from penstock.channels.publishing import NewBatch, Publishing, move_positions, moved_position
 from penstock.channels.records import BatchManifest, CatalogState, NewSegment, Position, Segment
 from penstock.clock import wall_time
 from penstock.logs import LOGGER
 
-#: Databases limit how many values a statement may have; SQLite had 999 for long.
-_VALUES_A_STATEMENT = 500
 _SEGMENT_COLUMNS = tuple(tables.segments.c[field.name] for field in fields(Segment))
 
 
@@ -36,6 +33,11 @@ class Catalog:
         self._fence = Fence(database, topology)
         self._publishing = Publishing(database, topology, clock)
         self._move_committed = moved_position(database, "committed_rows")
+        # Each deletes one row. A list of rows would be another statement for every length of the list, and SQLite's
+        # driver keeps the last 128 statements ready: those with hundreds of values took megabytes, which came together
+        # in the first hours of a driver.
+        self._delete_segment = _deletion(database, tables.segments, channel="of_channel", first_row="of_row")
+        self._delete_meta = _deletion(database, tables.meta, key="of_key")
 
     @staticmethod
     def open(
@@ -195,18 +197,12 @@ class Catalog:
 
     def forget(self, segments: Iterable[Segment]) -> None:
         """Delete segments from the catalog; their files are the caller's to delete, afterwards."""
-        table = tables.segments
-        ordered = sorted(segments, key=lambda segment: segment.channel)
-
-        def work(connection: sa.Connection) -> None:
-            for channel, of_channel in groupby(ordered, key=lambda segment: segment.channel):
-                rows = [segment.first_row for segment in of_channel]
-                for start in range(0, len(rows), _VALUES_A_STATEMENT):
-                    some = table.c.first_row.in_(rows[start : start + _VALUES_A_STATEMENT])
-                    connection.execute(sa.delete(table).where(*self._mine(table, channel=channel), some))
-
-        if ordered:
-            self._fence.write(work)
+        rows = [
+            {"of_topology": self._topology, "of_channel": segment.channel, "of_row": segment.first_row}
+            for segment in segments
+        ]
+        if rows:
+            self._fence.write(lambda connection: self._delete_segment.run(connection, rows))
 
     # What others keep here
 
@@ -291,13 +287,11 @@ class Catalog:
 
     def change_metas(self, values: Mapping[str, str], gone: Sequence[str] = ()) -> None:
         """Write some values and delete others, in one transaction."""
-        table = tables.meta
 
         def work(connection: sa.Connection) -> None:
             self._set_metas(connection, values)
-            for start in range(0, len(gone), _VALUES_A_STATEMENT):
-                some = table.c.key.in_(gone[start : start + _VALUES_A_STATEMENT])
-                connection.execute(sa.delete(table).where(*self._mine(table), some))
+            if gone:
+                self._delete_meta.run(connection, [{"of_topology": self._topology, "of_key": key} for key in gone])
 
         self._fence.write(work)
 
@@ -305,3 +299,11 @@ class Catalog:
         rows = [{"topology": self._topology, "key": key, "value": value} for key, value in values.items()]
         if rows:
             connection.execute(self._database.upsert_value(tables.meta), rows)
+
+
+def _deletion(database: Database, table: sa.Table, **names: str) -> Prepared:
+    """The statement that deletes a row of a topology. `names` has the columns that say which row, and what their values
+    are called; the topology's is called of_topology."""
+    columns = {"topology": "of_topology", **names}
+    found = [table.c[column] == sa.bindparam(name) for column, name in columns.items()]
+    return database.prepare_statement(sa.delete(table).where(*found))

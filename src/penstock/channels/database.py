@@ -314,7 +314,7 @@ def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
         raise _unreachable(
             content,
             f"{_shown(url)}: the PostgreSQL driver is not installed",
-            'Install it: pip install "penstock[postgresql]".',
+            "Install it: pip install 'psycopg[binary]>=3.1'. Penstock's extra `postgresql` has it too.",
         ) from None
 
 

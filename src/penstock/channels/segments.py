@@ -235,7 +235,7 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
             "BAD_SETTING",
             f"The folder {uri} cannot be used: {error}.",
             "Give a path, or a URI of a file system that pyarrow can open here (file:, hdfs:, s3:, gs:).",
-        ) from None
+        ) from error  # it says whether the file system is away, or the URI is wrong
     return filesystem, path.rstrip("/")
 
 

@@ -130,12 +130,19 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     from penstock.autoscaler.autonomy import check_goal
     from penstock.cli.loader import load
-    from penstock.cluster.choice import ATTACHED, LOCAL, ClusterChoice
-    from penstock.cluster.lab.sizes import LabShape
+    from penstock.cluster.choice import ClusterChoice
 
-    sizes = (machine_cores, machine_memory, link, latency, machine_sizes)
-    lab = LabShape.read(*sizes) if any(size is not None for size in sizes) else None
-    choice = ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master, lab)
+    choice = ClusterChoice.asked(
+        cluster,
+        machines,
+        slots,
+        master,
+        machine_cores=machine_cores,
+        machine_memory=machine_memory,
+        machine_sizes=machine_sizes,
+        link=link,
+        latency=latency,
+    )
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max)
     check_goal(settings.strategy, goal)

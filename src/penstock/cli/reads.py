@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from penstock.api.bounds import LAST_ID, MOST_ALPHA, MOST_LISTED, MOST_POINTS
 from penstock.api.discovery import Phase, Running, all_running, find
 from penstock.cli.commands import JSON, CommandResult, penstock
 from penstock.cli.connection import TOPOLOGY, connected
@@ -18,6 +20,15 @@ from penstock.errors import PenstockError
 #: How many seconds one request waits for the next event.
 LONG_POLL = 10.0
 Json = dict[str, Any]
+ID = click.IntRange(min=0, max=LAST_ID)
+LIMIT = click.IntRange(min=1, max=MOST_LISTED)
+
+
+def _number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """No comparison is true of nan, so a range takes it."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number.", param=option)
+    return value
 
 
 @penstock.command()
@@ -67,7 +78,10 @@ def _not_running(running: Running, as_json: bool) -> CommandResult:
 @penstock.command()
 @TOPOLOGY
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds. [default: at Ctrl-C]"
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_number,
+    help="End after so many seconds. [default: at Ctrl-C]",
 )
 @JSON
 def top(name: str | None, seconds: float | None, as_json: bool) -> CommandResult:
@@ -89,26 +103,30 @@ def top(name: str | None, seconds: float | None, as_json: bool) -> CommandResult
 
 
 def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
-    """One status a second, until the topology has ended."""
-    deadline = None if seconds is None else time.monotonic() + seconds
+    """One status a second, until the topology has ended. The first one comes also if the connection took all the
+    time."""
     with connected(label) as client:
-        while deadline is None or time.monotonic() < deadline:
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        while True:
             try:
                 yield client.get("status")
             except PenstockError as problem:
                 if problem.name == "UNREACHABLE":
                     return
                 raise
-            time.sleep(1.0)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(1.0, left))
 
 
 @penstock.command()
 @TOPOLOGY
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show events above this id.")
+@click.option("--after", type=ID, default=0, help="Only show events above this id.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1, max=10_000),
+    type=LIMIT,
     default=1000,
     help="With --json, print at most so many events; without it, ask for so many at once.",
 )
@@ -155,7 +173,10 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 @click.option("--operator", help="Only show this operator.")
 @click.option("--since", type=DURATION, default="10m", show_default=True, help="Begin so long ago: 90s, 10m, 2h, 1d.")
 @click.option(
-    "--points", type=click.IntRange(min=1, max=20_000), default=500, help="Show about so many points in each series."
+    "--points",
+    type=click.IntRange(min=1, max=MOST_POINTS),
+    default=500,
+    help="Show about so many points in each series.",
 )
 @JSON
 def history(
@@ -178,8 +199,15 @@ def history(
         else ("rate", "utilisation", "backlog_rows")
     )
     wanted = list(metrics or usual)
+    if by == "machine" and operator is not None:
+        raise PenstockError(
+            "BAD_COMMAND",
+            "--by machine and --operator exclude each other: what a machine uses is not known of one operator.",
+            "Leave --operator out, or choose --by slot.",
+        )
     with connected(name) as client:
-        asked = {"metric": wanted, "since": wall_time() - since, "by": by, "operator": operator, "points": points}
+        begin = max(wall_time() - since, 0.0)
+        asked = {"metric": wanted, "since": begin, "by": by, "operator": operator, "points": points}
         answer = client.get("history", **asked)
     if as_json:
         return CommandResult(answer=answer)
@@ -189,7 +217,12 @@ def history(
 
 @penstock.command()
 @TOPOLOGY
-@click.option("--alpha", type=click.FloatRange(min=0, min_open=True), help="An operator is congested above this ratio.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=0, min_open=True, max=MOST_ALPHA),
+    callback=_number,
+    help="An operator is congested above this ratio.",
+)
 @JSON
 def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResult:
     """Show the load as Stela sees it: congestion and ETP of every operator, ETPSum of every machine."""
@@ -205,8 +238,8 @@ def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResu
 
 @penstock.command()
 @TOPOLOGY
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show decisions above this id.")
-@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=1000, help="Show at most so many decisions.")
+@click.option("--after", type=ID, default=0, help="Only show decisions above this id.")
+@click.option("--limit", type=LIMIT, default=1000, help="Show at most so many decisions.")
 @JSON
 def decisions(name: str | None, after: int, limit: int, as_json: bool) -> CommandResult:
     """List what was decided, what was expected of it, what was measured after it, and the verdict."""
@@ -222,8 +255,8 @@ def decisions(name: str | None, after: int, limit: int, as_json: bool) -> Comman
 
 @penstock.command()
 @TOPOLOGY
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only show changes above this id.")
-@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=1000, help="Show at most so many changes.")
+@click.option("--after", type=ID, default=0, help="Only show changes above this id.")
+@click.option("--limit", type=LIMIT, default=1000, help="Show at most so many changes.")
 @JSON
 def migrations(name: str | None, after: int, limit: int, as_json: bool) -> CommandResult:
     """List the changes that moved state lately: what moved, how long each phase took, how the others flowed."""

@@ -113,9 +113,6 @@ def event_line(event: Json) -> str:
 
 
 def print_history(answer: Json, metrics: Sequence[str]) -> None:
-    if not answer["series"]:
-        click.echo("Nothing was measured in this time.")
-        return
     span = answer["until"] - answer["since"]
     table = page_table(
         "series", "metric", f"the last {_length(span)}", "now", "least", "most", numbers=("now", "least", "most")
@@ -128,6 +125,9 @@ def print_history(answer: Json, metrics: Sequence[str]) -> None:
             if known:
                 now = NOTHING if values[-1] is None else _figure(values[-1])
                 table.add_row(name, metric, plot(values), now, _figure(min(known)), _figure(max(known)))
+    if not table.row_count:
+        click.echo("Nothing was measured in this time.")
+        return
     page_console().print(table)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.topology.graph_rules import NAME, NAME_HINT
 
 STARTER = '''\
 """{name}: readings of sensors, the warm ones counted by sensor.
@@ -52,10 +52,8 @@ def write_starter(target: str) -> Path:
     """Write TARGET.py; what is there stays as it is."""
     path = Path(target)
     path = path if path.suffix == ".py" else path.with_name(f"{path.name}.py")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", path.stem):
-        raise PenstockError(
-            "BAD_NAME", f'a topology cannot be called "{path.stem}".', "Use letters, digits, - and _, a letter first."
-        )
+    if not NAME.fullmatch(path.stem):
+        raise PenstockError("BAD_NAME", f'a topology cannot be called "{path.stem}".', NAME_HINT)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(STARTER.format(name=path.stem, file=path))

@@ -44,8 +44,7 @@ class ClusterChoice:
         if self.kind != LAB and self.lab is not None:
             raise _bad_cluster(
                 f"the machines of a {self.kind} cluster have no sizes of their own.",
-                "Choose --cluster lab, or leave --machine-cores, --machine-memory, --machine-sizes, --link and "
-                "--latency out.",
+                "Choose the cluster lab, or leave cores, memory and sizes of machines, link and latency out.",
             )
         if self.kind == ATTACHED and self.master is None:
             raise _bad_cluster("an attached cluster needs its master.", "Give its URL: --master spark://host:7077.")
@@ -58,6 +57,24 @@ class ClusterChoice:
             raise _bad_cluster(
                 f"a {self.kind} cluster has no master to connect to.", "Choose attached, or leave the master out."
             )
+
+    @staticmethod
+    def asked(  # noqa: PLR0913 - the options of `penstock run`
+        cluster: str | None = None,
+        machines: int | None = None,
+        slots: int | None = None,
+        master: str | None = None,
+        *,
+        machine_cores: float | None = None,
+        machine_memory: str | None = None,
+        machine_sizes: str | None = None,
+        link: str | None = None,
+        latency: str | None = None,
+    ) -> ClusterChoice:
+        """What a user asks for, on the command line or from a program: the names are those of the options."""
+        sizes = (machine_cores, machine_memory, link, latency, machine_sizes)
+        lab = LabShape.read(*sizes) if any(size is not None for size in sizes) else None
+        return ClusterChoice(cluster or (ATTACHED if master else LOCAL), machines, slots, master, lab)
 
     def provider(self, operators: int, settings: Settings, work_dir: Path) -> Provider:
         """The cluster itself, not yet started, with room for so many operators on every slot."""

@@ -18,6 +18,7 @@ from pyarrow import fs as pafs
 
 from penstock.channels.segments import open_filesystem
 from penstock.errors import Location, PenstockError
+from penstock.failing import may_pass
 from penstock.kinds import BadRow, Offset, Offsets, Range, SourceKind, SourcePlace, Unit
 from penstock.schema import Schema, parse_schema
 from penstock.sources import cutting
@@ -99,7 +100,7 @@ class FileSource(SourceKind):
         try:
             yield from read_rows(filesystem, path, self.format, self.schema, self.options, bad_row, part)
         except (OSError, pa.ArrowException, PenstockError) as error:
-            if _may_pass(error):
+            if may_pass(error) or isinstance(error, pa.ArrowCancelled):
                 raise  # so that Spark tries again; nothing of this attempt is kept
             why = error.message if isinstance(error, PenstockError) else str(error)
             if bad_row is not None:
@@ -111,12 +112,6 @@ class FileSource(SourceKind):
                     f'"{path}" cannot be read: {why}.',
                     'Restore the file, or declare the source with on_error="skip" or "dead_letter".',
                 ) from error
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether this tells of the computer or the network, and not of what is in the file."""
-    unreadable = isinstance(error, PenstockError) and error.name == "FILE_UNREADABLE"
-    return unreadable or isinstance(error, MemoryError | pa.ArrowCancelled)
 
 
 def _within(part: Part) -> str:

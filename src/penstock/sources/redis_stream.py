@@ -177,7 +177,7 @@ def _library() -> Any:
         raise PenstockError(
             "REDIS_MISSING",
             f"a source reads from Redis, and the package redis cannot be imported here: {error}.",
-            "Install it on every machine: pip install 'penstock[redis]'.",
+            "Install it on every machine: pip install 'redis>=5'. Penstock's extra `redis` has it too.",
         ) from None
     return library
 

@@ -3,7 +3,7 @@
 from penstock.schema import Schema, parse_schema, same_schema, schema_text
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.dataframe_function import frames_taken
-from penstock.topology.declaration import Input, Output, Topology
+from penstock.topology.declaration import Topology
 from penstock.topology.definition import (
     DEAD_LETTER,
     DEAD_LETTER_SCHEMA,
@@ -23,6 +23,7 @@ from penstock.topology.definition import (
     TopologyDefinition,
 )
 from penstock.topology.drawing import as_json, as_mermaid, as_text
+from penstock.topology.output import Input, Output
 
 __all__ = [
     "DEAD_LETTER",

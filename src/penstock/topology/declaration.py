@@ -12,22 +12,26 @@ A call checks only its own arguments; `topology.definition()` checks the topolog
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.aggregates import Aggregate, checked
 from penstock.errors import Location, PenstockError
 from penstock.kinds import SinkKind, SourceKind
-from penstock.schema import Schema, common_schema, parse_schema, same_schema
+from penstock.schema import Schema
+from penstock.topology.arguments import (
+    as_sequence,
+    chosen_on_error,
+    declared_outputs,
+    interleaved,
+    key_columns,
+    with_dead_letter,
+)
 from penstock.topology.definition import (
-    DEAD_LETTER,
-    DEAD_LETTER_SCHEMA,
     DEFAULT_TASKS,
     MAIN_OUTPUT,
     OUTPUT_COLUMN,
-    Broadcast,
     ByKey,
     Grouping,
     Keyed,
@@ -40,42 +44,13 @@ from penstock.topology.definition import (
     Stream,
     TopologyDefinition,
 )
+from penstock.topology.output import Input, Output
 from penstock.topology.state.processing import Processing
 from penstock.topology.state.processing import checked as checked_processor
 from penstock.topology.state.processor import Processor
 from penstock.topology.validation import validate
 
-
-@dataclass(frozen=True)
-class Output:
-    """One output of an operator. Another operator names it in its `inputs`."""
-
-    operator: str
-    name: str = MAIN_OUTPUT
-    grouping: Grouping = field(default_factory=Shuffle)
-    #: Without this, Python would take an object with __getitem__ for an endless sequence: `[*lines]`.
-    __iter__: ClassVar[None] = None
-
-    def __getitem__(self, output: str) -> Output:
-        """Another output of the same operator: `parsed["late"]`."""
-        return Output(self.operator, output, self.grouping)
-
-    @property
-    def dead_letter(self) -> Output:
-        """The rows that the operator could not handle; it must be declared with on_error="dead_letter"."""
-        return self[DEAD_LETTER]
-
-    def by_key(self, *columns: str) -> Output:
-        """The same rows, with all rows of one key sent to one instance."""
-        return Output(self.operator, self.name, ByKey(columns))
-
-    def broadcast(self) -> Output:
-        """The same rows, each sent to every instance."""
-        return Output(self.operator, self.name, Broadcast())
-
-
-#: An input is an output of an operator, or the name of an operator (which may be declared further down).
-Input = Output | str
+__all__ = ["Input", "Output", "Topology"]
 
 
 class Topology:
@@ -106,8 +81,8 @@ class Topology:
                 "Give what a function of penstock.sources returns, or an object of your class derived from SourceKind.",
                 where,
             )
-        chosen = _on_error(name, on_error, where)
-        outputs = _with_dead_letter({MAIN_OUTPUT: spec.schema}, chosen)
+        chosen = chosen_on_error(name, on_error, where)
+        outputs = with_dead_letter({MAIN_OUTPUT: spec.schema}, chosen)
         return self._add(
             Source(
                 name=name,
@@ -141,12 +116,12 @@ class Topology:
         Rows stay in Arrow from end to end. With `gather`, Penstock calls the function once for all rows that an
         instance has in a batch. `chained=False` keeps the operator in a query of its own."""
         where = Location.of_caller()
-        chosen = _on_error(name, on_error, where)
-        declared = _outputs(name, schema, outputs, where)
+        chosen = chosen_on_error(name, on_error, where)
+        declared = declared_outputs(name, schema, outputs, where)
         operator = Map(
             name=name,
             function=function,
-            outputs=_with_dead_letter(declared, chosen),
+            outputs=with_dead_letter(declared, chosen),
             instances=instances,
             min_instances=min_instances,
             tasks=tasks,
@@ -155,7 +130,7 @@ class Topology:
             gathers=gather,
             where=where,
         )
-        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
+        return self._add(operator, as_sequence(inputs), main=next(iter(declared)))
 
     def map_dataframe(
         self,
@@ -174,7 +149,7 @@ class Topology:
         With several `outputs` of one schema, the returned DataFrame has one more string column, `output`, that
         names the output of each row."""
         where = Location.of_caller()
-        declared = _outputs(name, schema, outputs, where)
+        declared = declared_outputs(name, schema, outputs, where)
         operator = Map(
             name=name,
             function=function,
@@ -185,7 +160,7 @@ class Topology:
             tasks=tasks,
             where=where,
         )
-        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)))
+        return self._add(operator, as_sequence(inputs), main=next(iter(declared)))
 
     def keyed(  # noqa: PLR0913
         self,
@@ -209,8 +184,8 @@ class Topology:
         With output_mode="append" the operator emits every result once. Otherwise its rows are updates. Another keyed
         operator may read updates only if `takes_updates` says that its function is written for them."""
         where = Location.of_caller()
-        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
-        declared = _outputs(name, schema, outputs, where)
+        keys = key_columns(key)
+        declared = declared_outputs(name, schema, outputs, where)
         operator = Keyed(
             name=name,
             function=function,
@@ -223,7 +198,7 @@ class Topology:
             takes_updates=takes_updates,
             where=where,
         )
-        return self._add(operator, _as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
+        return self._add(operator, as_sequence(inputs), main=next(iter(declared)), default=ByKey(keys))
 
     def stateful(  # noqa: PLR0913
         self,
@@ -250,9 +225,9 @@ class Topology:
 
         With several `outputs` of one schema, a row has one more column, `output`, that names its output."""
         where = Location.of_caller()
-        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
+        keys = key_columns(key)
         made, event_time, lateness = checked_processor(name, processor, event_time, lateness, where)
-        declared = _outputs(name, schema, outputs, where)
+        declared = declared_outputs(name, schema, outputs, where)
         yielded = next(iter(declared.values()))
         if len(declared) > 1:
             yielded = yielded.append(pa.field(OUTPUT_COLUMN, pa.string()))
@@ -286,10 +261,10 @@ class Topology:
         "<name>-combine" combines rows before they go to the state. The map has as many instances as the operator
         before it, so that the two can run as one chain."""
         where = Location.of_caller()
-        keys = tuple(key) if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
-        given = _as_sequence(inputs)
+        keys = key_columns(key)
+        given = as_sequence(inputs)
         before = [self._declared(name, item, where) for item in given]
-        schema = _interleaved([operator.outputs[output] for operator, output in before])
+        schema = interleaved([operator.outputs[output] for operator, output in before])
         combine, merge = checked(name, keys, aggregates, schema, where)
         combined = self.map(
             f"{name}-combine",
@@ -355,7 +330,7 @@ class Topology:
                 chained=chained,
                 where=where,
             ),
-            _as_sequence(inputs),
+            as_sequence(inputs),
         )
 
     def definition(self) -> TopologyDefinition:
@@ -378,51 +353,3 @@ class Topology:
             grouping = default if default is not None and output.grouping == Shuffle() else output.grouping
             self._streams.append(Stream(output.operator, output.name, operator.name, grouping, operator.where))
         return Output(operator.name, main)
-
-
-def _as_sequence(inputs: Sequence[Input] | Input) -> Sequence[Input]:
-    # What is neither one input nor several of them is named by the check of each input.
-    return (inputs,) if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
-
-
-def _interleaved(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    # Inputs that do not agree are the validation's to refuse.
-    agree = all(same_schema(schemas[0], other) for other in schemas)
-    return common_schema(schemas) if agree else schemas[0]
-
-
-def _on_error(name: str, on_error: str, where: Location) -> OnError:
-    try:
-        return OnError(on_error)
-    except ValueError:
-        choices = ", ".join(OnError)
-        raise PenstockError(
-            "BAD_ON_ERROR", f'"{name}" has on_error="{on_error}", which is unknown.', f"Use one of: {choices}.", where
-        ) from None
-
-
-def _outputs(
-    name: str, schema: Schema | None, outputs: Mapping[str, Schema] | None, where: Location
-) -> dict[str, pa.Schema]:
-    if (schema is None) == (not outputs):
-        raise PenstockError(
-            "BAD_SCHEMA",
-            f'"{name}" needs either a schema (for one output) or outputs (for several), and not both.',
-            'For example schema="word string", or outputs={"good": "id long", "bad": "line string"}.',
-            where,
-        )
-    if outputs is not None and not isinstance(outputs, Mapping):
-        raise PenstockError(
-            "BAD_SCHEMA",
-            f'the outputs of "{name}" are a {type(outputs).__name__}.',
-            'Give a dict of schemas by name, like {"good": "id long", "bad": "line string"}.',
-            where,
-        )
-    declared = {MAIN_OUTPUT: schema} if schema is not None else dict(outputs or {})
-    return {output: parse_schema(text, where) for output, text in declared.items()}
-
-
-def _with_dead_letter(outputs: dict[str, pa.Schema], chosen: OnError) -> dict[str, pa.Schema]:
-    # An output of that name that the user declared is kept here, for the validation to refuse.
-    reserved = {DEAD_LETTER: outputs.get(DEAD_LETTER, DEAD_LETTER_SCHEMA)}
-    return outputs | reserved if chosen is OnError.DEAD_LETTER else outputs

@@ -12,7 +12,8 @@ from penstock.errors import Location, PenstockError
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, OnError, Operator, Sink, Source, Stream
 
 #: Names end up in file names, tables and drawings.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME_HINT = "Use letters, digits, - and _, at most 64 of them, the first a letter or digit."
 
 
 def check_names(name: str, operators: Sequence[Operator], where: Location) -> None:
@@ -35,11 +36,11 @@ def check_names(name: str, operators: Sequence[Operator], where: Location) -> No
 
 
 def _check_name(what: str, name: object, where: Location) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise PenstockError(
             "BAD_NAME",
             f"{what} has the name {name!r}.",
-            "Use letters, digits, - and _, at most 64 of them, the first a letter or digit.",
+            NAME_HINT,
             where,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from penstock.api.handle import Handle
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.hands import controller_of
 from penstock.autoscaler.loop import Controller
+from penstock.cli.commands import run as command_line
+from penstock.cluster.choice import ClusterChoice
+from penstock.cluster.lab.sizes import LabShape
 from penstock.cluster.model import Cluster
 from penstock.testing import RecordingTopology
 
@@ -47,6 +51,39 @@ def test_the_user_s_own_guards_come_after_all_others(monkeypatch: pytest.MonkeyP
     with module.run(declared(), "standalone", settings=settings, goal=goal, guards=[not_at_night]):
         assert made[0].guards[-1] is not_at_night
         assert len(made[0].guards) > 1
+
+
+def test_the_machines_of_a_lab_have_the_sizes_that_the_command_line_could_give_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen: list[ClusterChoice] = []
+
+    @contextmanager
+    def noted(definition: Any, choice: ClusterChoice, *words: Any, **more: Any) -> Iterator[Any]:
+        chosen.append(choice)
+        with started(definition, choice, *words, **more) as run:
+            yield run
+
+    monkeypatch.setattr(module, "started", noted)
+    words: dict[str, Any] = {"machine_cores": 0.5, "machine_memory": "1g", "machine_sizes": "2,1//10mbit"}
+    words |= {"link": "1gbit", "latency": "5ms", "settings": Settings(control="off")}
+    with module.run(declared(), "lab", machines=3, **words):
+        assert chosen == [ClusterChoice("lab", 3, lab=LabShape.read(0.5, "1g", "1gbit", "5ms", "2,1//10mbit"))]
+    with module.run(declared(), "lab", settings=Settings(control="off")):
+        assert chosen[1:] == [ClusterChoice("lab")]
+    for wrong in ({"machine_cores": 0}, {"machine_memory": "600"}, {"machine_sizes": "1/1/1/1"}, {"link": "fast"}):
+        with pytest.raises(PenstockError) as caught:
+            module.run(declared(), "lab", **wrong)
+        assert caught.value.name == "BAD_CLUSTER"
+    with pytest.raises(PenstockError, match="have no sizes of their own"):
+        module.run(declared(), "standalone", latency="5ms")
+
+
+def test_what_the_command_line_says_of_a_cluster_a_program_can_say_too() -> None:
+    options = {option.name for option in command_line.params}
+    said_otherwise = {"target", "seconds", "as_json", "conf"}
+    of_settings_and_goal = {"cores", "strategy", "assignments", "throughput", "machines_max"}
+    assert options - said_otherwise - of_settings_and_goal <= set(inspect.signature(module.run).parameters)
 
 
 def test_a_policy_that_needs_no_goal_scales_without_one_and_refuses_one(monkeypatch: pytest.MonkeyPatch) -> None:

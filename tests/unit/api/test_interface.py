@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import schemathesis
 from described_requests import try_everything
 from fake_steering import FakeSteering
 from fastapi import FastAPI
@@ -157,5 +156,7 @@ def test_prometheus_leaves_out_what_was_not_measured(client: TestClient) -> None
 
 
 def test_whatever_its_own_description_allows_and_forbids(app: FastAPI) -> None:
+    import schemathesis  # not above: see described_requests.py
+
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
-    assert try_everything(schema, TOKEN, examples=15) > 500
+    assert try_everything(schema, TOKEN, examples=8) > 300

@@ -6,6 +6,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -93,15 +94,23 @@ def test_a_port_that_is_taken_and_an_address_that_is_none(steering: FakeSteering
     assert error.value.name == "BAD_SETTING"
 
 
-def test_something_else_that_answers_is_unreachable() -> None:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return (
-            httpx2.Response(500, json=["what"]) if "status" in request.url.path else httpx2.Response(200, text="<html>")
-        )
-
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (500, {"json": ["what"]}),
+        (200, {"text": "<html>"}),
+        (200, {"json": [1]}),
+        (200, {"text": "null"}),
+        (404, {"json": {"error": "NOT_FOUND"}}),
+        (404, {"json": {"error": ["NOT_FOUND"], "message": "", "hint": ""}}),
+        (404, {"json": {"error": "NOT_FOUND", "message": None, "hint": 3}}),
+    ],
+)
+def test_something_else_that_answers_is_unreachable(status: int, answer: dict[str, Any]) -> None:
     running = Running("x", 1, "http://127.0.0.1:1", "t", 0.0, "/")
-    with Client(running, httpx2.MockTransport(answer)) as client:
-        for path in ("status", "topology"):
-            with pytest.raises(PenstockError) as error:
-                client.get(path)
-            assert error.value.name == "UNREACHABLE"
+    with (
+        Client(running, httpx2.MockTransport(lambda _: httpx2.Response(status, **answer))) as client,
+        pytest.raises(PenstockError) as error,
+    ):
+        client.get("status")
+    assert error.value.name == "UNREACHABLE"

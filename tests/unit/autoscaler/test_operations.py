@@ -14,7 +14,7 @@ from fake_steering import PROPOSAL
 from penstock.autoscaler.operations import KEPT, MOST_WAITING, Operation, Operations
 from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
-from penstock.errors import PenstockError
+from penstock.errors import Location, PenstockError
 from penstock.plans.enacting import Outcome, Status
 
 WAIT = 10.0
@@ -145,6 +145,41 @@ def test_what_is_refused_says_why_and_the_next_is_carried_out(
     [record] = caplog.records
     assert record.getMessage() == f"operation {second.id}, scale-in, failed"
     assert record.exc_info is not None, "the log has the traceback"
+
+
+def test_what_is_refused_keeps_its_error_and_not_the_frames_of_it(operations: Operations, work: Work) -> None:
+    class View:
+        """Something large."""
+
+    views: list[weakref.ref[View]] = []
+
+    def not_found() -> None:
+        view = View()
+        views.append(weakref.ref(view))
+        raise KeyError("machine")
+
+    def refused() -> Proposal:
+        view = View()
+        views.append(weakref.ref(view))
+        try:
+            not_found()
+        except KeyError as problem:
+            where = Location("flow.py", 7)
+            raise PenstockError("LAST_MACHINE", "it cannot be removed.", "Add one first.", where) from problem
+        return PROPOSAL
+
+    operation = operations.submit("scale-in", {}, refused)
+    assert operations.wait(operation, WAIT)
+    operations.close()  # the thread of the operation has ended
+    gc.collect()
+    assert [view() for view in views] == [None, None]
+    assert operation.error is not None
+    assert operation.error.as_json() == {
+        "error": "LAST_MACHINE",
+        "message": "it cannot be removed.",
+        "hint": "Add one first.",
+        "where": {"file": "flow.py", "line": 7},
+    }
 
 
 def test_nothing_to_do_is_a_state(operations: Operations, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

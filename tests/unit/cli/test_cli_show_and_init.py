@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock import PenstockError, Topology
 from penstock.cli.loader import load
 from penstock.cli.main import main
 from penstock.settings import reference
@@ -89,6 +90,18 @@ def test_the_rows_of_the_starter_are_what_it_declares(tmp_path, monkeypatch):
     assert rows.schema == load("orders.py").topology.definition().sources[0].spec.schema
     assert rows.slice(10, 30).equals(module.made_up(110, 30))
     assert 0 < module.warm(rows).num_rows < 40
+
+
+def test_init_takes_the_names_that_a_topology_can_have_and_its_hint_says_which(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "2nd_flow"]) == 0
+    assert load("2nd_flow.py").topology.definition().name == "2nd_flow"
+    assert main(["init", "_flow"]) == 2
+    of_init = capsys.readouterr().err
+    with pytest.raises(PenstockError) as caught:
+        Topology("_flow").definition()
+    assert of_init.startswith("BAD_NAME: ")
+    assert caught.value.hint in of_init
 
 
 def test_init_overwrites_nothing(tmp_path, monkeypatch, capsys):

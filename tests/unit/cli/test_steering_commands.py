@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from control_fixtures import registry, running, steering
@@ -16,9 +17,10 @@ from fake_steering import MIGRATIONS, STATUS, FakeSteering
 from penstock.api.discovery import Running
 from penstock.api.server import served
 from penstock.autoscaler.operations import Operation
+from penstock.cli import reads
 from penstock.cli.durations import DURATION
 from penstock.cli.main import main
-from penstock.cli.running_pages import plot, print_operation
+from penstock.cli.running_pages import plot, print_history, print_operation
 from penstock.plans.enacting import Outcome, Status
 from penstock.settings import Settings
 
@@ -112,8 +114,25 @@ def test_status(command: Command, running: Running) -> None:
         assert word in text
 
 
-def test_top_shows_it_until_the_time_is_over(command: Command, running: Running) -> None:
-    code, text = command("top", "--json", "--seconds", "0.5")
+def test_top_shows_it_once_a_second_until_the_time_is_over(
+    command: Command, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(reads, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    code, text = command("top", "--json", "--seconds", "2.5")
+    assert code == 0
+    # At 0, 1, 2 and 2.5 seconds.
+    assert [json.loads(line)["topology"] for line in text.splitlines()] == ["word_count"] * 4
+    assert now == 102.5
+
+
+def test_top_shows_it_once_if_the_time_is_over_at_once(command: Command, running: Running) -> None:
+    code, text = command("top", "--json", "--seconds", "0.000001")
     assert code == 0
     assert json.loads(text.splitlines()[0])["topology"] == "word_count"
 
@@ -223,6 +242,21 @@ def test_what_is_rolled_back_is_not_done(command: Command, running: Running, ste
         (["cancel"], "NO_SUCH_OPERATION"),
         (["cancel", "9"], "NO_SUCH_OPERATION"),
         (["status", "-t", "other"], "NOTHING_RUNS"),
+        (["status", "-t", ""], "NOTHING_RUNS"),
+        (["top", "--seconds", "nan"], "BAD_COMMAND"),
+        (["history", "nonsense"], "UNKNOWN_METRIC"),
+        (["history", "--operator", "nobody"], "UNKNOWN_OPERATOR"),
+        (["history", "--by", "moon"], "BAD_COMMAND"),
+        (["history", "--by", "machine", "--operator", "split"], "BAD_COMMAND"),
+        (["explain", "--alpha", "nan"], "BAD_COMMAND"),
+        (["explain", "--alpha", "1e7"], "BAD_COMMAND"),
+        (["explain", "split"], "BAD_COMMAND"),
+        (["events", "--after", "9" * 30], "BAD_COMMAND"),
+        (["events", "-f", "--after", "-1"], "BAD_COMMAND"),
+        (["decisions", "--after", "9" * 30], "BAD_COMMAND"),
+        (["decisions", "--operator", "split"], "BAD_COMMAND"),
+        (["migrations", "--after", "9" * 30], "BAD_COMMAND"),
+        (["migrations", "--limit", "0"], "BAD_COMMAND"),
     ],
 )
 def test_mistakes(command: Command, running: Running, words: list[str], error: str) -> None:
@@ -230,6 +264,22 @@ def test_mistakes(command: Command, running: Running, words: list[str], error: s
     assert (code, text.partition(":")[0]) == (2, error), text
     code, text = command(*words, "--json")
     assert (code, json.loads(text)["error"]) == (2, error)
+
+
+def test_a_topology_without_a_name_is_not_the_one_that_runs(command: Command, running: Running) -> None:
+    assert command("events", "-t", "")[1].startswith(
+        'NOTHING_RUNS: no topology "" of yours runs. These run: word_count:'
+    )
+
+
+def test_a_history_may_begin_before_all_times(command: Command, running: Running) -> None:
+    assert json.loads(command("history", "rate", "--since", "999999d", "--json")[1])["since"] == 0
+
+
+def test_a_history_without_figures_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    series = {"operator": "split", "slot": None, "stream": None, "machine": None, "values": {"machine_cpu": [None]}}
+    print_history({"since": 0.0, "until": 30.0, "series": [series]}, ["machine_cpu"])
+    assert capsys.readouterr().out == "Nothing was measured in this time.\n"
 
 
 @pytest.mark.parametrize("option", [("--machines", "1"), ("--strategy", "storm")])

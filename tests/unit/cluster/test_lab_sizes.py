@@ -41,6 +41,14 @@ def test_sizes_are_read_in_a_users_words():
         {"latency": "11s"},
         {"sizes": "a"},
         {"sizes": "1/600m/1gbit/5ms"},
+        # Words that only a program can give.
+        {"cores": "half"},
+        {"cores": []},
+        {"memory": 600},
+        {"memory": ""},
+        {"link": 100e6},
+        {"latency": 0.005},
+        {"sizes": [1, 0.5]},
     ],
 )
 def test_what_makes_no_sense_is_refused(words):
@@ -61,5 +69,5 @@ def test_a_lab_is_a_standalone_cluster_on_another_ground(tmp_path):
 
 
 def test_only_a_lab_has_sizes():
-    with pytest.raises(PenstockError, match="Choose --cluster lab"):
+    with pytest.raises(PenstockError, match="Choose the cluster lab"):
         ClusterChoice("standalone", lab=LabShape())

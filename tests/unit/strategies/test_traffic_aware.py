@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from monitor_fakes import DEFINITION
 
 from penstock.cluster.model import Cluster, Placement, Slot
+from penstock.monitor.sample import StateSize
 from penstock.monitor.snapshot import OperatorOnSlot, OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.strategies.mapping import NoRoom, Wanted, place
 from penstock.strategies.mapping.traffic import traffic_of
@@ -113,6 +115,49 @@ def test_after_a_scaling_decision_only_what_changed_is_placed() -> None:
     after = answered(APART, seen, work=2)
     assert (after.of("rows"), after.of("out")) == (APART.of("rows"), APART.of("out"))
     assert after.total("work") == 2
+
+
+#: The paper's cluster: five nodes with four cores each, one worker a node.
+NODES = Cluster.of(["a", "b", "c", "d", "e"], slots=1, cores=4)
+
+
+def scaled_out(held: Sequence[int], had: Sequence[int], count: int) -> tuple[Placement, list[int]]:
+    """`work` has 20 tasks and gets so many instances: where they go, and the tasks that move. Nodes hold `held` tasks
+    and `had` instances of it. Task n has 100 + n bytes of state, and what crosses from node to node is known."""
+    work = {slot: number for slot, number in zip(NODES.slots, had, strict=True) if number}
+    tasks = tuple(slot for slot, number in zip(NODES.slots, held, strict=True) for _ in range(number))
+    before = Placement({"rows": {NODES.slots[0]: 1}, "work": work, "out": {NODES.slots[4]: 1}}, {"work": tasks})
+    seen = replace(snapshot(before, {"rows->work": 10.0, "work->out": 10.0, "rows->out": 1000.0}), cluster=NODES)
+    state = {task: StateSize(bytes=100 + task) for task in range(20)}
+    seen = replace(seen, operators={**seen.operators, "work": replace(seen.operators["work"], state=state)})
+    wanted = Wanted.as_now(DEFINITION, NODES, before)
+    after = place("traffic_aware", replace(wanted, instances={**wanted.instances, "work": count}, snapshot=seen))
+    assert isinstance(after, Placement)
+    return after, [task for task, slot in enumerate(after.tasks["work"]) if slot != tasks[task]]
+
+
+@pytest.mark.parametrize(("had", "count"), [(1, 6), (1, 10), (2, 20), (1, 20)])
+def test_a_scale_out_that_splits_instances_where_they_are_moves_no_state(had: int, count: int) -> None:
+    """The paper's detector goes 5, 10, 20: 0% of its state moves."""
+    after, moved = scaled_out([4] * 5, [had] * 5, count)
+    assert (moved, after.total("work")) == ([], count)
+
+
+@pytest.mark.parametrize(("count", "moves"), [(7, 3), (8, 2), (9, 1)])
+def test_a_scale_out_that_does_not_double_moves_what_an_instance_has_above_an_even_deal(count: int, moves: int) -> None:
+    """At most three tasks an instance: a slot that stays with one instance gives one of its four tasks away."""
+    after, moved = scaled_out([4] * 5, [1] * 5, count)
+    assert len(moved) == moves == list(after.of("work").values()).count(1)
+    assert all(task % 4 == 0 for task in moved), "each is the smallest task of its slot"
+    held = Counter(after.tasks["work"])
+    assert max(-(-held[slot] // number) for slot, number in after.of("work").items()) == 3
+
+
+def test_a_scale_out_moves_tasks_to_idle_cores_where_others_have_none() -> None:
+    """All 18 cores that the other operators leave get an instance, also those of a slot with two tasks."""
+    after, moved = scaled_out([6, 4, 4, 4, 2], [3, 2, 2, 2, 1], 18)
+    assert [after.of("work")[slot] for slot in NODES.slots] == [3, 4, 4, 4, 3]
+    assert moved == [0], "the third instance of the last slot has no task otherwise"
 
 
 def test_at_the_start_one_slot_of_each_machine_is_used() -> None:

@@ -65,15 +65,19 @@ class LabShape:
         latency: str | None = None,
         sizes: str | None = None,
     ) -> LabShape:
-        """From the words of a command line."""
+        """From the words of a command line or of a program."""
         size = MachineSize(
-            DEFAULT_CORES if cores is None else cores, _megabytes(memory or DEFAULT_MEMORY), _bits(link or DEFAULT_LINK)
+            DEFAULT_CORES if cores is None else _number_of_cores(cores),
+            _megabytes(DEFAULT_MEMORY if memory is None else memory),
+            _bits(DEFAULT_LINK if link is None else link),
         )
-        return LabShape(size, _sizes(sizes, size), _seconds(latency or "none"))
+        return LabShape(size, _sizes(sizes, size), _seconds("none" if latency is None else latency))
 
 
 def _sizes(text: str | None, usual: MachineSize) -> tuple[MachineSize, ...]:
     """`CORES[/MEMORY[/LINK]]`, separated by commas; what is left out is as usual."""
+    if text is not None and not isinstance(text, str):
+        raise _bad(f"the sizes of machines are {text!r}.", "Write them as one text: 0.5/600m/100mbit,0.25.")
     return tuple(_size(one.strip().split("/"), usual) for one in text.split(",")) if text else ()
 
 
@@ -91,10 +95,10 @@ def _size(words: Sequence[str], usual: MachineSize) -> MachineSize:
     return replace(usual, **found)  # type: ignore[arg-type]  # each reader gives the type of its field
 
 
-def _number_of_cores(word: str) -> float:
+def _number_of_cores(word: str | float) -> float:
     try:
         return float(word)
-    except ValueError:
+    except (TypeError, ValueError):
         raise _bad(f'"{word}" is not a number of cores.', "Write a number: 0.25.") from None
 
 
@@ -114,7 +118,7 @@ def _seconds(word: str) -> float:
 
 
 def _measured(word: str, units: dict[str, float] | dict[str, int], what: str, example: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]+)", word.strip().lower())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]+)", str(word).strip().lower())
     if found is None or found[2] not in units:
         raise _bad(f'"{word}" is not {what}.', f"Write {example}.")
     return float(found[1]) * units[found[2]]

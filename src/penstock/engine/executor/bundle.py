@@ -49,8 +49,11 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         raise RuntimeError(f"operator {program.stages[0].operator} does not read channels")
     for batch in batches:
         for descriptor in batch.column(0):
-            # Every batch has its price on the way to the JVM, and bundles that stand write many small segments.
-            yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())))
+            try:
+                # Every batch has its price on the way to the JVM, and bundles that stand write many small segments.
+                yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())))
+            except PenstockError as error:
+                raise failure(program.stages[0], error) from error
 
 
 def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

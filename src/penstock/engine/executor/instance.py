@@ -14,7 +14,7 @@ from penstock.channels.segments import MAX_BATCH_ROWS
 from penstock.engine.message.program import Portion, Stage
 from penstock.engine.message.shares import Piece
 from penstock.errors import PenstockError
-from penstock.failing import OperatorFailure, failure
+from penstock.failing import OperatorFailure, failure, may_pass
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
@@ -277,7 +277,8 @@ def _fold(stage: Stage, work: Work) -> None:
 
 def _parts_of_call(stage: Stage, work: Work, batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
     """The function's outputs for a batch. Where bad rows may go elsewhere, a batch that fails is halved until they
-    stand alone; nothing of a failed call is kept, so no row comes out twice."""
+    stand alone; nothing of a failed call is kept, so no row comes out twice. Where the machine lacked something, halves
+    may be small enough; a row that still fails for it alone is no bad row, and the share fails."""
     if stage.function is None:
         return [(MAIN_OUTPUT, batch)]
     try:
@@ -291,6 +292,8 @@ def _parts_of_call(stage: Stage, work: Work, batch: pa.RecordBatch) -> list[tupl
         if stage.on_error is OnError.FAIL:
             raise failure(stage, error) from error
         if batch.num_rows == 1:
+            if may_pass(error):
+                raise failure(stage, error) from error
             work.refuse(_row_text(batch), f"{type(error).__name__}: {error}")
             return []
         half = batch.num_rows // 2

@@ -17,13 +17,7 @@ from penstock.engine.query.micro_batches import MicroBatches
 from penstock.engine.query.pacing import pacer_of
 from penstock.engine.query.seats import RequestedBundles, Seats
 from penstock.engine.query.state_account import StateAccounts
-from penstock.engine.spark.failures import (
-    comes_again,
-    named_error,
-    tells_of_a_full_disk,
-    tells_of_lost_executors,
-    told_once,
-)
+from penstock.engine.spark.failures import FailureKind, kind_of, named_error, told_once
 from penstock.engine.spark.internals import QueryIdentity
 from penstock.engine.spark.java_errors import JVM_GONE
 from penstock.engine.spark.state_placement import StatePlacer
@@ -47,13 +41,8 @@ class OperatorQuery:
         self.context = context
         self.seats = seats
         self.failure: PenstockError | None = None
-        #: Whether the query failed because executors were lost more often than Spark tolerates, and not by its own
-        #: fault.
-        self.lost_executors = False
-        #: Whether the query failed because a disk was full.
-        self.no_room = False
-        #: Whether the query failed over something that need not come again.
-        self.may_pass = False
+        #: Why it failed. It says nothing while there is no failure.
+        self.kind = FailureKind.CERTAIN
         self._stopping = False
         self._failing = threading.Lock()
         #: True from the begin of the start to the end of the stop.
@@ -150,9 +139,7 @@ class OperatorQuery:
         with self._failing:
             if self.failure is None and not self._stopping:
                 # The kind of the failure comes first: whoever sees the failure decides by its kind whether to mend it.
-                self.lost_executors = tells_of_lost_executors(error)
-                self.no_room = tells_of_a_full_disk(error)
-                self.may_pass = self.lost_executors or not comes_again(error)
+                self.kind = kind_of(error)
                 self.failure = named_error(self.operator, error)
                 return
         why = "is being stopped" if self._stopping else "has failed before"

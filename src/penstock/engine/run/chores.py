@@ -10,6 +10,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
 from penstock.engine.query.context import RunContext
 from penstock.engine.run.any_query import AnyQuery
+from penstock.engine.run.freed_memory import FreedMemory
 from penstock.kinds import FileWriter
 
 #: The catalog keeps the manifests of so many batches for every operator. Older manifests are deleted when so many more
@@ -46,12 +47,14 @@ class Chores:
         #: What is staged by the queries as they are now: they change when chains do.
         self._staging = staging
         self._pruned_to: dict[str, int] = {}
+        self._freed = FreedMemory()
         self._rounds = 0
 
     def __call__(self) -> None:
         self._channels.sweep()
         self._prune()
         self._clear_staged()
+        self._freed.return_sometimes()
         self._rounds += 1
 
     def end(self) -> None:

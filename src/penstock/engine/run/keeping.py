@@ -1,12 +1,11 @@
-"""What goes on beside the queries: a thread deletes old segments, and starts queries again that ended over lost
-executors, a full disk, or something else that may pass."""
+"""What goes on beside the queries: a thread deletes old segments, and has queries started again that ended over
+something that may pass (restarts.py says how often)."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
@@ -18,13 +17,6 @@ KEEP_SECONDS = 0.2
 PATIENT_ROUNDS, PATIENT_SECONDS = 15, 60.0
 #: Errors that no further round can mend: another driver has the catalog, or the catalog lacks what was published.
 FINAL = ("STATE_TAKEN_OVER", "CATALOG_WENT_BACK")
-#: The window in which restarts of a query are counted.
-RESTART_WINDOW = 600.0
-#: Seconds after which a query is started again that ended over a full disk, or over something unknown for the second
-#: time: the first time, and at most.
-FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-#: Seconds that a disk may be full before the topology ends over it. After a minute with room, the count begins anew.
-FULL_SECONDS, ROOM_SECONDS = 300.0, 60.0
 
 
 class Keeper:
@@ -96,64 +88,3 @@ class Keeper:
             if problem != self._mend_problem:  # the same problem comes several times a second
                 LOGGER.warning("the queries could not be looked after", exc_info=True)
             self._mend_problem = problem
-
-
-class Restarts:
-    """How often the query of each operator was started again lately, after executors were lost, or after something else
-    that may pass."""
-
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
-        self._clock = clock
-        self._times: dict[str, list[float]] = {}
-
-    def allowed(self, operator: str) -> bool:
-        return len(self._recent(operator)) < self._most
-
-    def due(self, operator: str) -> bool:
-        """Whether it may be started again now: at once the first time, then less and less often."""
-        recent = self._recent(operator)
-        pause: float = min(FIRST_WAIT * 2 ** (len(recent) - 1), LONGEST_WAIT) if recent else 0.0
-        return not recent or self._clock() >= recent[-1] + pause
-
-    def count(self, operator: str) -> None:
-        self._times[operator] = [*self._recent(operator), self._clock()]
-
-    def _recent(self, operator: str) -> list[float]:
-        return [at for at in self._times.get(operator, ()) if at > self._clock() - RESTART_WINDOW]
-
-
-@dataclass(frozen=True)
-class _Wait:
-    began: float
-    last: float
-    times: int
-
-
-class Waits:
-    """When a query whose disk was full is started again: soon at first, then less often."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._waits: dict[str, _Wait] = {}
-
-    def allowed(self, operator: str) -> bool:
-        """Whether the disk of this operator's query may still be waited for."""
-        wait = self._current(operator)
-        return wait is None or self._clock() < wait.began + FULL_SECONDS
-
-    def due(self, operator: str) -> bool:
-        wait = self._current(operator)
-        if wait is None:
-            return True
-        pause: float = min(FIRST_WAIT * 2 ** (wait.times - 1), LONGEST_WAIT)
-        return self._clock() >= wait.last + pause
-
-    def count(self, operator: str) -> None:
-        """Note that the operator's query was started again now."""
-        now, wait = self._clock(), self._current(operator)
-        self._waits[operator] = _Wait(now, now, 1) if wait is None else _Wait(wait.began, now, wait.times + 1)
-
-    def _current(self, operator: str) -> _Wait | None:
-        wait = self._waits.get(operator)
-        return wait if wait is not None and self._clock() < wait.last + ROOM_SECONDS else None

@@ -1,4 +1,4 @@
-"""The queries of a run: they are started, replaced by others, and started again after executors were lost."""
+"""The queries of a run: they are started, replaced by others, and started again after failures that may pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.gates import Gates
-from penstock.engine.run.keeping import Restarts, Waits
+from penstock.engine.run.restarts import Restarts
+from penstock.engine.spark.failures import FailureKind
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.standing.linger import Linger
 from penstock.engine.standing.query import StandingQuery
@@ -68,8 +69,7 @@ class Queries:
         self.replacing = threading.RLock()
         #: By keyed operator: what Spark tells of its state. An account outlives the query, which may be replaced.
         self._accounts: dict[str, StateAccounts] = {}
-        self._restarts = Restarts(run.settings.query_restarts)
-        self._waits = Waits()
+        self._restarts = Restarts(run.settings.query_restarts, self._last_batch)
         #: What bundles that stand connect to.
         self._server: BundleServer | None = None
 
@@ -133,15 +133,9 @@ class Queries:
         """Start queries again that ended over lost executors, a full disk, or something else that may pass: their
         checkpoints are whole."""
         for query in self.all():
-            if self.mendable(query) and self._is_due(query):
+            if self.mendable(query) and self._restarts.due(query.operator.name, query.kind):
                 with self.replacing:
                     self._mend(query)
-
-    def _is_due(self, query: AnyQuery) -> bool:
-        """Whether a query that has failed is to be started again now. Spark itself waits for executors; whatever else
-        was in the way gets some time to pass."""
-        name = query.operator.name
-        return self._waits.due(name) if query.no_room else query.lost_executors or self._restarts.due(name)
 
     def _mend(self, query: AnyQuery) -> None:
         name = query.operator.name
@@ -156,20 +150,30 @@ class Queries:
                 self._run.happened("recovery", f'the query of "{name}" was started again')
         finally:
             # This is not counted before, so that everybody finds the query mendable until then.
-            (self._waits if query.no_room else self._restarts).count(name)
+            self._restarts.count(name, query.kind)
 
     def mendable(self, query: AnyQuery) -> bool:
-        """Whether a query has failed and can be started again: it ended over lost executors or a full disk, and neither
-        too often nor for too long. The same over anything else that may pass, if the operator has published a batch in
-        this run: what fails from the beginning is a mistake, and its user should hear of it at once."""
+        """Whether a query has failed and is to be started again: restarts.py has the table. Over what is only not known
+        to come again, the query is started again if its operator has worked before."""
         query.notice_end()
         name = query.operator.name
         if query.failure is None:
             return False  # or its failure is about to be known
-        if query.no_room:
-            return self._waits.allowed(name)
-        has_worked = self._run.publications.newest(name) is not None
-        return (query.lost_executors or (query.may_pass and has_worked)) and self._restarts.allowed(name)
+        if query.kind is FailureKind.PASSING and not self._has_worked(name):
+            return False
+        return self._restarts.allowed(name, query.kind)
+
+    def _has_worked(self, operator: str) -> bool:
+        """Whether an operator has published a batch. What fails from the very beginning is most often a mistake, and
+        its user should hear of it at once."""
+        return self._last_batch(operator) is not None
+
+    def _last_batch(self, operator: str) -> int | None:
+        """The last batch that an operator has published, in this run or in an earlier run on the same state. If its
+        chain was taken apart and it has published nothing by itself since, this is the last batch of the chain."""
+        last = self._run.context.channels.last_batch(operator)
+        newest = self._run.publications.newest(operator) if last is None else None
+        return last if newest is None else newest.batch
 
     def tell_who_is_the_last(self) -> None:
         """Tell an operator when all operators before it have ended: it need not wait for more rows then. When the run

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -20,7 +21,7 @@ from pyspark.logger import PySparkLogger
 from penstock.engine.spark.java_errors import JVM_GONE, SparkError
 from penstock.engine.spark.refusals import explained
 from penstock.errors import PenstockError
-from penstock.failing import found_in, line_of
+from penstock.failing import found_in, line_of, may_pass, passing_in, row_in
 
 if TYPE_CHECKING:
     from penstock.topology.definition import Operator
@@ -33,10 +34,16 @@ _LOST = re.compile(
 )
 #: Classes of SQLSTATE that are about rows or declarations: the same rows would fail again.
 _MISTAKEN = ("07", "0A", "21", "22", "23", "2B", "38", "39", "40", "42", "46", "54", "KD", "P0")
+#: The class of SQLSTATE for values that cannot be cast, parsed or computed with.
+_DATA = "22"
 _SQLSTATE = re.compile(r"SQLSTATE: ([0-9A-Z]{2})[0-9A-Z]{3}\b")
-#: What Python raises where another process, a machine or a disk is away.
+#: What Spark says of a file that it cannot read now: the file is not there, or its bytes do not come. Spark has the
+#: same SQLSTATE for files whose content is wrong. If Spark found a row that is wrong, its words have another SQLSTATE.
+_FILE_AWAY = re.compile(r"\[FAILED_READ_FILE\.(?:FILE_NOT_EXIST|NO_HINT)\](?:(?!SQLSTATE: )[\s\S])*SQLSTATE: KD001\b")
+#: What Python raises where another process, a machine or a disk is away, or a machine lacks memory or threads.
 _AWAY = re.compile(
-    r"^\s*(?:\w+\.)*(?:Gone|OSError|EOFError|TimeoutError|BrokenPipeError|BlockingIOError|Connection\w*Error)(?::|$)",
+    r"^\s*(?:\w+\.)*(?:(?:Gone|OSError|EOFError|TimeoutError|BrokenPipeError|BlockingIOError|Connection\w*Error"
+    r"|\w*MemoryError)(?::|$)|RuntimeError: can't start new thread)",
     re.MULTILINE,
 )
 #: A line that tells what was raised, and not a line of code in a traceback that has such a word in it.
@@ -46,6 +53,29 @@ _TRACEBACK = "Traceback (most recent call last):"
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full", re.IGNORECASE)
 #: Where PySpark tells of exceptions that are about a line of the user's.
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+class FailureKind(Enum):
+    """Why a query has ended: this decides whether it is started again, and how often (engine/run/restarts.py)."""
+
+    #: Executors were lost under it, or what they held.
+    LOST = "executors were lost"
+    #: A disk was full, on whatever machine.
+    FULL = "a disk was full"
+    #: Anything else that need not come again.
+    PASSING = "it may pass"
+    #: The same would come again: it is a mistake of a function, a declaration or a row, or the JVM is gone.
+    CERTAIN = "it comes again"
+
+
+def kind_of(error: Exception) -> FailureKind:
+    if _is_of_a_row(str(error)):
+        return FailureKind.CERTAIN
+    if tells_of_a_full_disk(error):
+        return FailureKind.FULL
+    if tells_of_lost_executors(error):
+        return FailureKind.LOST
+    return FailureKind.CERTAIN if comes_again(error) else FailureKind.PASSING
 
 
 @contextmanager
@@ -97,20 +127,30 @@ def tells_of_lost_executors(error: Exception) -> bool:
 def comes_again(error: Exception) -> bool:
     """Whether an error is sure to come again: Penstock or a function has named it, Spark says that it is about rows or
     declarations, or code of the user's was under way. What Arrow functions raise is always marked. Whatever else ends a
-    query may pass: a machine that is too busy to start a worker in time, a state store that cannot be loaded now."""
+    query may pass: a machine that is too busy to start a worker in time, a state store that cannot be loaded now. What
+    tells of a machine or of storage may pass as well, whoever has raised it (`failing.may_pass`)."""
     text = str(error)
+    if may_pass(error) or passing_in(text):
+        return False
     if isinstance(error, JVM_GONE) and not isinstance(error, Py4JJavaError):
         return True  # a JVM that is gone does not come back
     if isinstance(error, PenstockError | AnalysisException) or found_in(text) is not None:
         return True
     if _TRACEBACK in text:
         return _AWAY.search(text) is None
-    return any(state in _MISTAKEN for state in _SQLSTATE.findall(text)) or bool(line_of(error))
+    states = _SQLSTATE.findall(_FILE_AWAY.sub("", text))
+    return any(state in _MISTAKEN for state in states) or bool(line_of(error))
 
 
 def tells_of_a_full_disk(error: Exception) -> bool:
     """Whether an error tells of a full disk, on whatever machine: room may come back without any correction here."""
     return _NO_ROOM.search(str(error)) is not None
+
+
+def _is_of_a_row(text: str) -> bool:
+    """Whether a text is about a value of a row. It may quote that value, and a row of a log file may have all the words
+    that others say of disks and executors."""
+    return row_in(text) or _DATA in _SQLSTATE.findall(text)
 
 
 def as_named_error(operator: Operator, text: str, place: str = "") -> PenstockError:

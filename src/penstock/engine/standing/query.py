@@ -22,7 +22,7 @@ from penstock.engine.query.pacing import Pacer, pacer_of
 from penstock.engine.query.programs import Programs
 from penstock.engine.query.publisher import Publisher
 from penstock.engine.query.seats import Seats
-from penstock.engine.spark.failures import comes_again, named_error, tells_of_a_full_disk, tells_of_lost_executors
+from penstock.engine.spark.failures import FailureKind, kind_of, named_error
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer
@@ -77,9 +77,8 @@ class StandingQuery:
         self.context = context
         self.seats = seats
         self.failure: PenstockError | None = None
-        self.lost_executors = False
-        self.no_room = False
-        self.may_pass = False
+        #: Why it failed. It says nothing while there is no failure.
+        self.kind = FailureKind.CERTAIN
         self._server = server
         self._stopping = False
         self._failing = threading.Lock()
@@ -307,9 +306,7 @@ class StandingQuery:
         """Keep the first failure; those after it are its consequences."""
         with self._failing:
             if self.failure is None and not self._stopping:
-                self.lost_executors = tells_of_lost_executors(error)
-                self.no_room = tells_of_a_full_disk(error)
-                self.may_pass = self.lost_executors or not comes_again(error)
+                self.kind = kind_of(error)
                 self.failure = named_error(self.operator, error)
                 self.dealer.end()  # nothing more is published: whoever takes its place begins at what is
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +13,13 @@ from penstock import aggregates
 from penstock.aggregates import Combine
 from penstock.channels.layout import Channel
 from penstock.channels.segments import SegmentStore
+from penstock.cluster.model import Slot
 from penstock.engine.executor import bundle, instance
+from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.program import Program, Stage
-from penstock.engine.message.shares import Descriptor
+from penstock.engine.message.shares import Bundle, Descriptor, InputPart, Piece, Share, Spread
 from penstock.errors import Location
-from penstock.failing import OperatorFailure
+from penstock.failing import OperatorFailure, passing_in
 from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
@@ -103,6 +106,44 @@ def test_rows_that_fail_in_the_middle_go_where_they_were_to_go(run) -> None:
     assert reports["picky"].rows_out == {MAIN_OUTPUT: 4, DEAD_LETTER: 1}
     assert [segment.channel for segment in reports["picky"].segments] == ["picky.dead_letter"]
     assert reports["out"].rows_in == 4
+
+
+LACKING = [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory")]
+
+
+@pytest.mark.parametrize("on_error", [OnError.SKIP, OnError.DEAD_LETTER])
+@pytest.mark.parametrize("problem", LACKING, ids=repr)
+def test_what_the_machine_lacks_is_no_bad_row(run, problem: Exception, on_error: OnError) -> None:
+    """The rows would be left out although nothing is wrong with them."""
+
+    def lacking(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise problem
+
+    outputs = {MAIN_OUTPUT: NUMBERS, DEAD_LETTER: DEAD_LETTER_SCHEMA}
+    with pytest.raises(OperatorFailure) as caught:
+        run(Given(10), stage("m", lacking, passes_on=None, outputs=outputs, on_error=on_error))
+    assert passing_in(str(caught.value))
+
+
+def test_where_memory_is_enough_for_fewer_rows_no_row_is_left_out(run) -> None:
+    def at_most_three(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.num_rows > 3:
+            raise MemoryError
+        return batch
+
+    report = run(Given(10), stage("m", at_most_three, passes_on=None, on_error=OnError.SKIP))["m"]
+    assert (report.rows_out, report.bad_rows) == ({MAIN_OUTPUT: 10}, 0)
+
+
+def test_a_segment_that_is_away_is_a_named_error_for_spark_sql_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(bundle.worker, "prepare", lambda: None)  # it would freeze what this process holds
+    store = SegmentStore(str(tmp_path))
+    program = Program((stage("k"),), ChannelReader(store), store).pack()
+    gone = InputPart((Piece("c/gone.arrow", 0, 5, Spread.SHUFFLE, 1.0, 2.0, "a/0"),))
+    share = Share(Bundle(Slot("a", 0), 1), (gone,))
+    with pytest.raises(OperatorFailure, match="SEGMENT_UNREADABLE") as caught:
+        list(bundle.read(program, [pa.record_batch({"share": [share.as_descriptor()]})]))
+    assert passing_in(str(caught.value))
 
 
 def test_what_fails_is_named_after_its_own_operator(run) -> None:

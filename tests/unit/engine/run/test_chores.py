@@ -186,3 +186,11 @@ def test_an_answer_that_is_the_same_is_made_once() -> None:
     source = PlacedSource(DescriptorFrames(java), "rows", feed, None)
     assert [source.getOffset() for _ in range(6)] == ["none", "none", "some 1", "some 1", "some 1", "some 2"]
     assert made == ["1", "2"]
+
+
+def test_freed_memory_is_given_back_in_every_round_that_is_due(around: Around) -> None:
+    do, rounds = chores(around), []
+    do._freed = SimpleNamespace(return_sometimes=lambda: rounds.append(True))
+    do()
+    do()
+    assert len(rounds) == 2

@@ -1,4 +1,4 @@
-"""Sweeping that fails again and again ends the topology, once in a while does not; restarts of a query are counted."""
+"""Sweeping that fails again and again ends the topology, once in a while does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from penstock import PenstockError
 from penstock.engine.run import keeping
-from penstock.engine.run.keeping import PATIENT_ROUNDS, RESTART_WINDOW, Keeper, Restarts, Waits
+from penstock.engine.run.keeping import PATIENT_ROUNDS, Keeper
 
 
 class Failing:
@@ -115,39 +115,3 @@ def test_sweeping_that_never_works_is_a_named_error_after_a_while(
 
 def test_a_keeper_that_never_started_can_be_stopped() -> None:
     Keeper(lambda: None, 1.0, lambda: None).stop()
-
-
-def test_restarts_are_counted_by_operator_and_forgotten_in_time() -> None:
-    now = [0.0]
-    restarts = Restarts(2, clock=lambda: now[0])
-    for _ in range(2):
-        assert restarts.allowed("a")
-        restarts.count("a")
-    assert not restarts.allowed("a")
-    assert restarts.allowed("b")
-    now[0] = RESTART_WINDOW + 1
-    assert restarts.allowed("a")
-
-
-def test_a_query_whose_disk_is_full_is_tried_less_and_less_often_and_given_up_in_the_end() -> None:
-    now = [0.0]
-    waits = Waits(clock=lambda: now[0])
-    tried = []
-    while waits.allowed("a"):
-        if waits.due("a"):
-            tried.append(now[0])
-            waits.count("a")
-        now[0] += 0.5
-    assert tried[:6] == [0, 0.5, 1.5, 3.5, 7.5, 15.5]
-    assert max(later - sooner for sooner, later in itertools.pairwise(tried)) == keeping.LONGEST_WAIT
-    assert now[0] == keeping.FULL_SECONDS
-    assert waits.allowed("b")
-
-
-def test_a_disk_that_had_room_meanwhile_is_full_anew() -> None:
-    now = [0.0]
-    waits = Waits(clock=lambda: now[0])
-    waits.count("a")
-    now[0] = keeping.FULL_SECONDS + 1
-    assert waits.allowed("a")
-    assert waits.due("a")

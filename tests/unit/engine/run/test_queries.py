@@ -11,8 +11,9 @@ from no_standing_room import NO_ROOM
 from penstock import Topology, sinks, sources
 from penstock.engine.run import queries
 from penstock.engine.run.gates import Gates
-from penstock.engine.run.keeping import FIRST_WAIT, Restarts, Waits
 from penstock.engine.run.queries import Queries
+from penstock.engine.run.restarts import FIRST_WAIT, Restarts
+from penstock.engine.spark.failures import FailureKind
 from penstock.errors import PenstockError
 from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
@@ -31,7 +32,7 @@ class FakeQuery:
     def __init__(self, operators: list[Any], context: Any = None, seats: Any = None) -> None:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
-        self.lost_executors = self.no_room = self.may_pass = False
+        self.kind = FailureKind.CERTAIN
         self.stopped = False
         self.is_open = False
         self.emits_by_itself = False
@@ -49,10 +50,9 @@ class FakeQuery:
             raise self.problems.pop(0)
 
     def fail(self, error: Exception) -> None:
+        kinds = {LOST: FailureKind.LOST, FULL: FailureKind.FULL, UNKNOWN: FailureKind.PASSING}
+        self.kind = kinds.get(str(error), FailureKind.CERTAIN)
         self.failure = PenstockError("OPERATOR_FAILED", str(error), "")
-        self.lost_executors = LOST in str(error)
-        self.no_room = FULL in str(error)
-        self.may_pass = self.lost_executors or UNKNOWN in str(error)
 
     def check(self) -> None:
         if self.failure:
@@ -72,10 +72,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     topology = Topology("t")
     rows = topology.source("rows", sources.rate(1))
     topology.sink("out", sinks.noop(), inputs=rows)
+    #: By operator, what the catalog knows of earlier runs.
+    batches: dict[str, int] = {}
     made = SimpleNamespace(
         definition=topology.definition(),
         settings=Settings(query_restarts=1),
-        context=SimpleNamespace(room=NO_ROOM),
+        batches=batches,
+        now=0.0,
+        context=SimpleNamespace(room=NO_ROOM, channels=SimpleNamespace(last_batch=batches.get)),
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
@@ -85,6 +89,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     made.happened = lambda kind, reason, *more: made.told.append(kind)
     made.queries = Queries(made)
+    made.allow = lambda most: setattr(
+        made.queries, "_restarts", Restarts(most, made.queries._last_batch, lambda: made.now)
+    )
+    made.allow(1)
     made.gates = Gates(made.queries)
     made.query = lambda name: made.queries.by_operator[name]
     made.queries.start_all()
@@ -131,30 +139,76 @@ def test_a_mistake_is_told_at_once(run: Any) -> None:
     assert not run.queries.mendable(query)
 
 
-def test_what_may_pass_gets_time_to_pass_and_lost_executors_do_not(run: Any) -> None:
-    now = 0.0
-    run.queries._restarts = Restarts(3, lambda: now)
+def test_what_may_pass_in_the_first_batch_on_an_old_state_is_tried_again_too(run: Any) -> None:
+    """A driver that is started again has published nothing, but its operators have worked before."""
+    run.batches["out"] = 7
+    query = run.queries.by_operator["out"]
+    query.fail(RuntimeError(UNKNOWN))
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is not query
+
+
+def test_a_mistake_on_an_old_state_is_told_at_once(run: Any) -> None:
+    run.batches["out"] = 7
+    query = run.queries.by_operator["out"]
+    query.fail(RuntimeError("a function's own"))
+    assert not run.queries.mendable(query)
+
+
+@pytest.mark.parametrize("problem", [UNKNOWN, LOST, FULL])
+def test_a_query_is_started_again_at_once_and_then_less_and_less_often(run: Any, problem: str) -> None:
+    """Spark itself waits for executors, so the first restart need not. If restarts did not wait later either, executors
+    that are lost one after the other would use them up in a moment."""
+    run.allow(3)
     publish(run, "out")
     for seconds in (0.0, FIRST_WAIT, 2 * FIRST_WAIT):
         query = run.queries.by_operator["out"]
-        query.fail(RuntimeError(UNKNOWN))
+        query.fail(RuntimeError(problem))
         if seconds:
-            now += seconds - 0.01
+            run.now += seconds - 0.01
             run.queries.mend()
             assert run.queries.by_operator["out"] is query
-            now += 0.02
+            assert run.queries.mendable(query)
+            run.now += 0.02
         run.queries.mend()
         assert run.queries.by_operator["out"] is not query
-    run.queries._restarts = Restarts(3, lambda: now)
-    for _ in range(2):
-        lost = lose_executors(run, "out")
+
+
+def lose_again_and_again(run: Any) -> int:
+    """Lose executors for half a minute, or until the query is given up; how often it was started again."""
+    restarts = 0
+    while run.now < 30 and run.queries.mendable(lost := lose_executors(run, "out")):
         run.queries.mend()
-        assert run.queries.by_operator["out"] is not lost
+        restarts += run.queries.by_operator["out"] is not lost
+        run.now += 0.2
+    return restarts
+
+
+def test_executors_that_are_lost_within_seconds_do_not_end_the_topology(run: Any) -> None:
+    run.allow(5)
+    run.batches["out"] = 7
+    assert 5 < lose_again_and_again(run) < 12
+    assert run.now >= 30
+
+
+def test_an_operator_that_has_worked_in_a_chain_is_waited_for_as_long(run: Any) -> None:
+    """Its chain was taken apart. By itself the operator has published nothing yet."""
+    run.allow(5)
+    publish(run, "out")
+    assert 5 < lose_again_and_again(run) < 12
+    assert run.now >= 30
+
+
+def test_an_operator_that_has_never_worked_has_its_restarts_and_no_more_time(run: Any) -> None:
+    run.allow(5)
+    assert lose_again_and_again(run) == 5
+    assert run.now < 10
 
 
 def test_only_so_often(run: Any) -> None:
     lose_executors(run, "out")
     run.queries.mend()
+    run.now = 61.0
     lost = lose_executors(run, "out")
     assert not run.queries.mendable(lost)
     run.queries.mend()
@@ -221,30 +275,11 @@ def test_one_that_is_held_gets_nothing_until_it_is_released(run: Any) -> None:
     assert run.queries.by_operator["out"].is_open, "nobody closes it again behind its back"
 
 
-def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(run.queries, "_waits", Waits(lambda: now[0]))
+def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(run: Any) -> None:
     for _ in range(10):  # far more often than `query_restarts` allows
         full: FakeQuery = run.queries.by_operator["out"]
         full.fail(OSError(FULL))
         assert run.queries.mendable(full), "the topology does not end over it"
         run.queries.mend()
         assert run.queries.by_operator["out"] is not full
-        now[0] += 10
-
-
-def test_a_query_whose_disk_is_full_waits_before_it_is_tried_again(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(run.queries, "_waits", Waits(lambda: now[0]))
-    run.queries.by_operator["out"].fail(OSError(FULL))
-    run.queries.mend()
-    again: FakeQuery = run.queries.by_operator["out"]
-    again.fail(OSError(FULL))
-    run.queries.mend()
-    assert run.queries.by_operator["out"] is again
-    assert run.queries.mendable(again)
-    now[0] = 0.6
-    run.queries.mend()
-    assert run.queries.by_operator["out"] is not again
+        run.now += 10

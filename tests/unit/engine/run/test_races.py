@@ -20,6 +20,7 @@ from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.state_account import StateAccount, StateAccounts
 from penstock.engine.run import chaining, queries
+from penstock.engine.spark.failures import FailureKind
 from penstock.engine.topology import SparkTopology
 from penstock.errors import PenstockError
 from penstock.plans.enacting import Status
@@ -93,7 +94,7 @@ class FakeQuery(OperatorQuery):
         self.chain = tuple(operators)
         self.operator = operators[0]
         self.failure = None
-        self.lost_executors = self.no_room = self.may_pass = False
+        self.kind = FailureKind.CERTAIN
         self.feeds = []
         self.query = None
         self.state = None
@@ -149,7 +150,9 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
         )
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
         made = SparkTopology(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
-        nothing_waits = SimpleNamespace(backlog=lambda operator, channel: SimpleNamespace(rows=0))
+        nothing_waits = SimpleNamespace(
+            backlog=lambda operator, channel: SimpleNamespace(rows=0), last_batch=lambda operator: None
+        )
         made._context = SimpleNamespace(channels=nothing_waits, room=NO_ROOM)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
@@ -284,7 +287,7 @@ def test_one_that_fails_between_two_looks_is_mended_and_not_reported(
     monkeypatch.setattr(query, "notice_end", notice_end)
     run.check()
     run.check()
-    assert query.lost_executors
+    assert query.kind is FailureKind.LOST
 
 
 def test_a_failure_is_never_seen_without_its_kind(
@@ -299,8 +302,8 @@ def test_a_failure_is_never_seen_without_its_kind(
     class Watched(FakeQuery):
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
-            if name in ("failure", "lost_executors") and self.failure is not None:
-                seen.append(self.lost_executors)
+            if name in ("failure", "kind") and self.failure is not None:
+                seen.append(self.kind is FailureKind.LOST)
 
     query.__class__ = Watched
     query.fail(RuntimeError(LOST))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 
@@ -13,6 +14,7 @@ from pyspark.logger import PySparkLogger
 
 from penstock import Topology, sinks, sources
 from penstock.engine.spark import failures
+from penstock.engine.spark.failures import FailureKind
 from penstock.errors import PenstockError
 
 
@@ -80,11 +82,22 @@ PASSING = [
     "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030",
     "[STATE_STORE_INVALID_STAMP] Invalid stamp 7, current stamp: 9. SQLSTATE: XXKST",
     "PythonException: Traceback (most recent call last):\npenstock.engine.message.wire.Gone: EOFError: ",
+    'PythonException: Traceback (most recent call last):\n  File "f.py", line 3\nMemoryError',
+    "PythonException: Traceback (most recent call last):\nnumpy._core._exceptions._ArrayMemoryError: Unable",
+    "PythonException: Traceback (most recent call last):\nRuntimeError: can't start new thread\n",
+    "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file nfs:/a.parquet.  SQLSTATE: KD001\n"
+    "Caused by: java.io.IOException: Stale file handle",
+    "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file f. It does not exist.\nYou SQLSTATE: KD001",
 ]
 COMING_AGAIN = [
     "[USER_RAISED_EXCEPTION] no such shelf SQLSTATE: P0001",
     "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012 SQLSTATE: XXKST",
     'PythonException: Traceback (most recent call last):\n  File "f.py", line 3\nValueError: bad',
+    'PythonException: Traceback (most recent call last):\n  File "f.py", line 3\nRuntimeError: bad',
+    "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading file f. SQLSTATE: KD001",
+    "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file f. SQLSTATE: KD001\n"
+    "Caused by: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records. SQLSTATE: 22023",
+    "[FAILED_READ_FILE.NO_HINT] of which Spark tells no state [MALFORMED_CSV_RECORD] Malformed SQLSTATE: KD000",
 ]
 
 
@@ -106,6 +119,32 @@ def test_what_is_named_or_of_the_users_own_line_or_of_a_jvm_that_is_gone_comes_a
     with pytest.raises(LookupError) as caught:
         raise LookupError("the shelf is full")
     assert failures.comes_again(caught.value)
+
+
+def test_what_a_machine_lacks_for_a_moment_may_pass_on_the_driver_too() -> None:
+    """An OSError is otherwise how the driver hears that its JVM is gone."""
+    assert not failures.comes_again(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    assert not failures.comes_again(OSError(errno.ESTALE, "Stale file handle"))
+    with pytest.raises(MemoryError) as caught:
+        raise MemoryError  # in a line of the user's, as far as Penstock can tell
+    assert not failures.comes_again(caught.value)
+
+
+def test_every_failure_has_one_kind() -> None:
+    kinds = {
+        JOB + "ExecutorLostFailure (executor 1 exited)": FailureKind.LOST,
+        "[Errno 28] No space left on device": FailureKind.FULL,
+        JOB + PASSING[0]: FailureKind.PASSING,
+        JOB + COMING_AGAIN[0]: FailureKind.CERTAIN,
+    }
+    assert {text: failures.kind_of(RuntimeError(text)) for text in kinds} == kinds
+
+
+@pytest.mark.parametrize("words", ["No space left on device", "Lost executor 3"])
+def test_what_a_row_of_a_log_file_says_is_not_what_the_machine_says(words: str) -> None:
+    text = f"[CAST_INVALID_INPUT] The value '{words}' of the type \"STRING\" cannot be cast. SQLSTATE: 22018"
+    assert failures.kind_of(RuntimeError(JOB + text)) is FailureKind.CERTAIN
+    assert failures.kind_of(RuntimeError(JOB + words)) is not FailureKind.CERTAIN
 
 
 def test_pyspark_does_not_hide_why_a_socket_did_not_open() -> None:
