@@ -113,10 +113,12 @@ def test_another_state_store_is_refused(local_host: SparkHost, running: Callable
 def test_its_state_can_be_cut_into_other_tasks(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:
     rows = 600
     with running(counting(Counting, tmp_path / "out", rows, rate=60), local_host) as run:
+        at_once = run.changes.repartition("x", 4)  # no batch is finished, and mostly none has begun
+        assert (at_once.tasks_before, at_once.tasks_after) == (2, 4)
         while run.statistics.totals("out")[0] == 0:
             assert not run.wait(0.1)
         report = run.changes.repartition("x", 3)
-        assert (report.tasks_before, report.tasks_after) == (2, 3)
+        assert (report.tasks_before, report.tasks_after) == (4, 3)
         assert run.wait(WAIT)
     counts = Counter(row["key"] for row in CONTENT.rows(0, rows).to_pylist())
     written = rows_of(tmp_path / "out")

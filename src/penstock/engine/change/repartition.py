@@ -16,7 +16,7 @@ from penstock.engine.run.run import Run
 from penstock.engine.spark.java_errors import SPARK_ERRORS, SparkError
 from penstock.engine.spark.state_partitions import repartition_state
 from penstock.engine.state.sizes import logged_batches
-from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks
+from penstock.engine.state.tasks import begin, dealt_anew, give_up, record_tasks, under_way
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
 from penstock.plans.repartition import Repartition, check_repartition, repartition_failed, with_tasks
@@ -30,11 +30,10 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     was = check_repartition(run.definition, operator, tasks, run.placement.total(operator)).tasks
     began = time.monotonic()
     with run.queries.stopped(operator):
-        begin(run.catalog, operator, tasks)
         try:
             seconds = _rewrite(run, operator, tasks)
         except BaseException as error:
-            begun = _has_begun(run, operator)
+            begun = under_way(run.catalog) is not None and _has_begun(run, operator)
             if not begun:
                 give_up(run.catalog)
             if not isinstance(error, SparkError):
@@ -72,9 +71,12 @@ def _has_begun(run: Run, operator: str) -> bool:
 
 def _rewrite(run: Run, operator: str, tasks: int) -> float:
     """Have Spark rewrite the state, and say how many seconds Spark took. Spark refuses a checkpoint whose last batch
-    was cut off: that batch is finished first."""
+    was cut off: that batch is finished first. Where no batch was ever begun, there is no state to rewrite."""
     for _ in range(ATTEMPTS):
+        if run.context.checkpoint_log(operator).planned() < 0:
+            return 0.0
         began = time.monotonic()
+        begin(run.catalog, operator, tasks)
         try:
             repartition_state(run.host.spark, run.context.checkpoint(operator), tasks)
             return time.monotonic() - began
@@ -82,6 +84,7 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
             if not was_cut_off(error):
                 raise
             LOGGER.info("the last batch of %s was cut off: it is finished before Spark rewrites the state", operator)
+        give_up(run.catalog)  # a driver that ends now has begun nothing
         run.queries.finish_batch(operator)
     raise repartition_failed(
         f'the last batch of "{operator}" was cut off again and again.', "Try it when there is less load."

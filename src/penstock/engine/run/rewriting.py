@@ -48,5 +48,6 @@ def finish(spark: SparkSession, context: RunContext, catalog: Catalog) -> str:
 
 
 def was_cut_off(error: Exception) -> bool:
-    """Whether Spark refuses a checkpoint because its last batch has no end."""
-    return "LAST_BATCH_FAILED" in str(error)
+    """Whether Spark refuses a checkpoint because its last batch has no end. Spark has a name of its own for this where
+    the last batch is also the first."""
+    return "LAST_BATCH_FAILED" in str(error) or "NO_COMMITTED_BATCH" in str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,12 +14,13 @@ from py4j.protocol import Py4JError
 
 from penstock import PenstockError, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
+from penstock.cluster.model import Placement, Slot
 from penstock.engine.change import repartition
 from penstock.engine.change.repartition import carry_out
 from penstock.engine.run import rewriting
 from penstock.engine.run.rewriting import finish
 from penstock.engine.state.checkpoint_log import CheckpointLog
-from penstock.engine.state.tasks import recorded_tasks, under_way
+from penstock.engine.state.tasks import begin, recorded_tasks, under_way
 
 
 class World:
@@ -41,16 +43,28 @@ class World:
         )
         self.run: Any = SimpleNamespace(
             definition=topology.definition(),
-            placement=SimpleNamespace(total=lambda operator: 1),
-            queries=SimpleNamespace(stopped=lambda operator: nullcontext()),
+            placement=Placement({"count": {Slot("a", 0): 1}}, {"count": {0: Slot("a", 0), 1: Slot("a", 0)}}),
+            queries=SimpleNamespace(stopped=lambda operator: nullcontext(), finish_batch=self.finish_batch),
             host=SimpleNamespace(spark=None),
             catalog=self.catalog,
             context=self.context,
+            happened=lambda *words: None,
+            placed_anew=lambda now: None,
+            redefine=lambda definition, placement: None,
         )
+        self.finished_batches = 0
 
     def log(self, log: str, batch: int) -> None:
         (self.checkpoint / log).mkdir(parents=True, exist_ok=True)
         (self.checkpoint / log / str(batch)).write_text('v1\n{}\n{"rows.out": 40}')
+
+    def finish_batch(self, operator: str) -> None:
+        self.finished_batches += 1
+        planned = CheckpointLog.open(None, str(self.checkpoint)).planned()  # type: ignore[arg-type]
+        self.log("commits", planned)
+
+    def never_finishes_a_batch(self) -> None:
+        shutil.rmtree(self.checkpoint / "commits")
 
 
 @pytest.fixture
@@ -103,3 +117,72 @@ def test_one_of_which_nothing_can_be_read_is_not_given_up(world: World, monkeypa
     world.context.checkpoint = lambda operator: "s3a://only-spark/knows"
     failing(world, monkeypatch)
     assert under_way(world.catalog) == ("count", 4)
+
+
+class RewritingSpark:
+    """Rewrites the state as Spark does: not where no batch is finished, nor where the last batch was cut off."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.asked = 0
+
+    def __call__(self, spark: object, checkpoint: str, tasks: int) -> None:
+        self.asked += 1
+        log = CheckpointLog.open(None, checkpoint)  # type: ignore[arg-type]
+        if log.finished() < 0:
+            raise Py4JError(
+                "[STATE_REPARTITION_INVALID_CHECKPOINT.NO_COMMITTED_BATCH] There is no committed microbatch."
+            )
+        if log.planned() > log.finished():
+            raise Py4JError("[STATE_REPARTITION_INVALID_CHECKPOINT.LAST_BATCH_FAILED] The last batch has failed.")
+        for written in ("offsets", "commits"):
+            self._world.log(written, log.planned() + 1)
+
+
+@pytest.fixture
+def spark(world: World, monkeypatch: pytest.MonkeyPatch) -> RewritingSpark:
+    spark = RewritingSpark(world)
+    for module in (repartition, rewriting):
+        monkeypatch.setattr(module, "repartition_state", spark)
+    return spark
+
+
+@pytest.mark.parametrize("finished_before", [True, False])
+def test_a_batch_that_was_cut_off_is_finished_first(world: World, spark: RewritingSpark, finished_before: bool) -> None:
+    """Also the very first batch of an operator, which Spark calls by another name."""
+    if finished_before:
+        world.log("offsets", 5)
+    else:
+        world.never_finishes_a_batch()
+    assert carry_out(world.run, "count", 4).tasks_after == 4
+    assert world.finished_batches == 1
+    assert recorded_tasks(world.catalog) == {"count": 4}
+    assert under_way(world.catalog) is None
+
+
+def test_an_operator_without_any_batch_has_no_state_to_rewrite(world: World, spark: RewritingSpark) -> None:
+    shutil.rmtree(world.checkpoint)
+    assert carry_out(world.run, "count", 4).tasks_after == 4
+    assert spark.asked == 0
+    assert recorded_tasks(world.catalog) == {"count": 4}
+    assert under_way(world.catalog) is None
+
+
+def test_one_before_which_a_batch_is_never_finished_is_given_up(
+    world: World, spark: RewritingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it were not, a start days later would cut the state, for a user who has been told that it failed."""
+    world.log("offsets", 5)
+    monkeypatch.setattr(world.run.queries, "finish_batch", lambda operator: None)
+    with pytest.raises(PenstockError, match="again and again"):
+        carry_out(world.run, "count", 4)
+    assert under_way(world.catalog) is None
+
+
+def test_a_start_gives_up_one_that_began_before_any_batch_was_finished(world: World, spark: RewritingSpark) -> None:
+    """As an earlier Penstock may have left it: the topology must be able to start."""
+    world.never_finishes_a_batch()
+    begin(world.catalog, "count", 4)
+    assert "is given up" in finish(None, world.context, world.catalog)  # type: ignore[arg-type]
+    assert under_way(world.catalog) is None
+    assert recorded_tasks(world.catalog) == {}
