@@ -12,7 +12,7 @@ import logging.handlers
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: The logger of the whole package. Programs that want its records elsewhere add a handler of their own.
@@ -63,4 +63,5 @@ class LogFile:
 
     def close(self) -> None:
         LOGGER.removeHandler(self._handler)
-        self._handler.close()
+        with suppress(OSError):  # its last lines find no room on a full disk; whoever ends has more to do
+            self._handler.close()

@@ -34,9 +34,11 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def test_nothing_is_lost_on_a_disk_that_is_full_for_a_while(
     local_host: SparkHost, running: Callable, disk: SmallDisk
 ) -> None:
-    rows = 6_000
-    with running(steered(disk.folder, 1_000, rows=rows), local_host, state="disk/state") as run:
-        assert not run.wait(2)
+    rows = 4_500
+    with running(steered(disk.folder, 500, rows=rows), local_host, state="disk/state") as run:
+        # At the first rows, and not after some seconds: on busy cores all of them may have passed by then.
+        while run.statistics.totals("tag")[0] == 0:
+            assert not run.wait(0.05)
         disk.fill()
         # Until an operator has failed over it; whoever asks how the run is hears of no failure.
         while not any(event.kind is EventKind.FAULT for event in run.events.since(0)):

@@ -46,6 +46,16 @@ def test_other_errors_pass_and_debug_is_not_kept(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / FILE).read_text() == ""
 
 
+def test_a_folder_is_released_whose_disk_is_full(tmp_path: Path, capfd) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / FILE).symlink_to("/dev/full")
+    folder = StateFolder.hold(str(tmp_path))
+    LOGGER.warning("for this there is no room")
+    folder.release()
+    StateFolder.hold(str(tmp_path)).release()  # nobody holds it any more
+    assert capfd.readouterr() == ("", "")
+
+
 def test_no_handler_stays_behind(tmp_path: Path) -> None:
     before = list(LOGGER.handlers)
     StateFolder.hold(str(tmp_path)).release()
