@@ -114,9 +114,11 @@ class Queries:
 
     def finish_batch(self, operator: str) -> None:
         """Let an operator that was stopped in the middle of a batch finish this batch, and no more."""
-        self._start(operator)
-        self.by_operator[operator].await_replay(self._run.settings.drain_seconds)
-        self.by_operator[operator].stop()
+        try:
+            self._start(operator)
+            self.by_operator[operator].await_replay(self._run.settings.drain_seconds)
+        finally:
+            self.by_operator[operator].stop()
 
     @contextmanager
     def stopped(self, operator: str) -> Iterator[AnyQuery]:

@@ -283,3 +283,16 @@ def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(run: 
         run.queries.mend()
         assert run.queries.by_operator["out"] is not full
         run.now += 10
+
+
+def test_a_query_that_fails_while_it_finishes_its_batch_is_stopped(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cuts its state starts another query on its checkpoint next; nobody else would stop this one."""
+
+    def fails(query: FakeQuery, seconds: float) -> None:
+        query.fail(RuntimeError(LOST))
+        query.check()
+
+    monkeypatch.setattr(FakeQuery, "await_replay", fails, raising=False)
+    with pytest.raises(PenstockError, match="ExecutorLost"):
+        run.queries.finish_batch("out")
+    assert run.queries.by_operator["out"].stopped
