@@ -33,6 +33,7 @@ class FakeQuery:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
         self.kind = FailureKind.CERTAIN
+        self.was_idle = False
         self.stopped = False
         self.is_open = False
         self.emits_by_itself = False
@@ -203,6 +204,18 @@ def test_an_operator_that_has_never_worked_has_its_restarts_and_no_more_time(run
     run.allow(5)
     assert lose_again_and_again(run) == 5
     assert run.now < 10
+
+
+def test_executors_that_are_lost_every_few_minutes_do_not_end_a_topology_without_rows(run: Any) -> None:
+    run.batches["out"] = 7
+    for _ in range(5):
+        lost = lose_executors(run, "out")
+        lost.was_idle = True
+        run.queries.mend()
+        assert run.queries.by_operator["out"] is not lost
+        run.now += 180
+    busy = lose_executors(run, "out")
+    assert not run.queries.mendable(busy), "rows waited for this one, and it has published nothing"
 
 
 def test_only_so_often(run: Any) -> None:
