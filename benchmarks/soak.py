@@ -48,9 +48,9 @@ PENSTOCK = str(Path(sys.executable).parent / "penstock")
 METHOD = """\
 `penstock run` on a standalone cluster of two machines: {rate} rows/s of {keys} keys through a map with dead letters,
 a map by key and a keyed operator, and every minute one of: {changes}. Every ten seconds what is in the table was
-measured from outside; the heap once in {cycle:.0f} minutes, after a collection. Memory of the JVMs is what they have
-resident; of Python processes their share of what they map (PSS). A file that has several names counts once. The first
-{warm:.0f} minutes do not count.
+measured from outside; the heap once in {cycle:.0f} minutes, after two collections. Memory of the JVMs is what they
+have resident; of Python processes their share of memory without a file (Pss_Anon, Pss_Shmem). A file that has several
+names counts once. The first {warm:.0f} minutes do not count.
 
 Growth is the slope of Theil and Sen (the median over all pairs) through the medians of each cycle of {cycle:.0f}
 minutes in which the changes come back. "Surely" is the lower end of its 95% interval or, if that is more, by how much

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import statistics
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ import psutil
 MB = 1 << 20
 #: More than a catalog has in which nothing was published yet.
 FIRST_ROWS = 60
+#: How long Spark may take to drop, after a collection, what it found unused.
+CLEANING_SECONDS = 3.0
 #: The kinds of series: may grow by percent (memory, sizes), by percent or by a little (sizes of which there is little),
 #: not at all (things that are counted), or is only shown.
 MEMORY, SMALL, COUNTED, SHOWN = "memory", "small", "counted", "shown"
@@ -26,6 +29,8 @@ SERIES = {
     HEAP: MEMORY,
     "the two oldest executors' JVMs, MB": MEMORY,
     "Python workers, MB": MEMORY,
+    #: Segments that bundles read; those that were deleted meanwhile still take room on the disk.
+    "files of the state that Python workers map, MB": SHOWN,
     #: Of one process, and pages that it shares count in full: it grows if a worker keeps ever more, and not if workers
     #: copy pages that they shared, or if there are more of them.
     "the median Python worker, MB resident": SHOWN,
@@ -71,12 +76,16 @@ class Probe:
         return self._catalog().get("catalog rows", 0) > FIRST_ROWS
 
     def heap(self) -> dict[str, float]:
-        """Has the driver's JVM collect first; JDK tools, where there are any."""
+        """Has the driver's JVM collect first; JDK tools, where there are any. It collects twice: after the first
+        collection Spark drops the broadcasts that nobody uses any more, one of a tenth of a MB for every micro-batch,
+        and only the second one frees them."""
         jvm = self._jvm(psutil.Process(self.driver))
         if jvm is None:
             return {}
         try:
-            subprocess.run(["jcmd", str(jvm.pid), "GC.run"], check=True, capture_output=True, timeout=60)
+            for pause in (CLEANING_SECONDS, 0):
+                subprocess.run(["jcmd", str(jvm.pid), "GC.run"], check=True, capture_output=True, timeout=60)
+                time.sleep(pause)
             told = subprocess.run(
                 ["jcmd", str(jvm.pid), "GC.heap_info"], check=True, capture_output=True, text=True, timeout=60
             )
@@ -109,6 +118,7 @@ class Probe:
             "executors' open files": sum(one.num_fds() for one in oldest),
             "Python workers": len(workers),
             "Python workers, MB": sum(map(_own_memory, workers)),
+            "files of the state that Python workers map, MB": sum(_mapped(one, self.state) for one in workers),
             "the median Python worker, MB resident": statistics.median(map(_memory, workers)) if workers else 0.0,
             "daemons (master, workers, guards), MB": sum(_memory(one) for one in below if one.pid not in named),
         }
@@ -209,10 +219,22 @@ def _memory(process: psutil.Process) -> float:
 
 
 def _own_memory(process: psutil.Process) -> float:
-    """The fair share that a process has of the memory that it maps (PSS): a page that several map counts in parts that
-    add up to one. So the sum over forked processes is what they take together, and it does not jump when one of them
-    ends, as the sum of what is theirs alone (USS) does. Mapped segments and libraries are in it."""
+    """The fair share that a process has of memory without a file: a page that several have since a fork counts in
+    parts that add up to one. So the sum over forked processes is what they take together, and it does not jump when
+    one of them ends, as the sum of what is theirs alone (USS) does. Libraries are not in it: other programs on the
+    computer map the same files, and the share of whoever goes on grows when they end."""
     try:
-        return process.memory_full_info().pss / MB
-    except psutil.Error:
+        shares = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    except OSError:  # the process has ended
         return 0.0
+    return sum(int(size) for size in re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", shares, re.MULTILINE)) / 1024
+
+
+def _mapped(process: psutil.Process, folder: Path) -> float:
+    """What a process maps of the files in a folder, also of those that have been deleted since."""
+    try:
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return 0.0
+    found = re.findall(rf"^(\w+)-(\w+) \S+ \S+ \S+ \S+\s+{re.escape(str(folder))}/", maps, re.MULTILINE)
+    return sum(int(end, 16) - int(start, 16) for start, end in found) / MB

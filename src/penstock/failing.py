@@ -39,6 +39,8 @@ _LACKING = frozenset(
 )
 #: Penstock's names for what cannot be read or opened: their cause says whether it is away, or wrong.
 _OF_STORAGE = ("SEGMENT_UNREADABLE", "BAD_SETTING")
+#: Penstock's names for what is in a row or a file, also in its first line where a header should be.
+_OF_CONTENT = ("BAD_ROW", "BAD_SOURCE")
 #: What Python and pyarrow raise about a value. The text often quotes that value.
 _ABOUT_VALUES = (ValueError, TypeError, LookupError, ArithmeticError)
 _NO_THREAD = "can't start new thread"
@@ -86,7 +88,7 @@ def failure(stage: Failing, error: Exception, hint: str = _ROWS_MAY_FAIL) -> Ope
             "message": f'the function of "{stage.operator}" raised {type(error).__name__}: {error}{line_of(error)}.',
             "hint": _MACHINE_LACKS if passing else hint,
         }
-    about_row = named["name"] == "BAD_ROW" or isinstance(error, _ABOUT_VALUES)
+    about_row = named["name"] in _OF_CONTENT or isinstance(error, _ABOUT_VALUES)
     more = {"file": stage.where.file, "line": stage.where.line, "may_pass": passing, "about_row": about_row}
     return OperatorFailure(f"{_MARK} {json.dumps(named | more)} {_MARK}")
 

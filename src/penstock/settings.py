@@ -161,10 +161,11 @@ class Settings:
     query_restarts: int = setting(
         5,
         "How often in a row Penstock restarts an operator whose query ended because executors were lost, or over "
-        "anything else that may pass. Two minutes without such a failure, in which the operator published, give all "
-        "restarts back. If the operator has published before, lost executors end the topology after a minute at the "
-        "earliest, however many restarts that takes. Restarts after a full disk are not counted; with 0, nothing else "
-        "is tried again. Mistakes in functions, declarations and rows end the topology at once. See docs/running.md.",
+        "anything else that may pass. Two minutes without such a failure, in which the operator published or had no "
+        "rows, give all restarts back. If the operator has published before, lost executors end the topology after a "
+        "minute at the earliest, however many restarts that takes. Restarts after a full disk are not counted; with "
+        "0, nothing else is tried again. Mistakes in functions, declarations and rows end the topology at once. See "
+        "docs/running.md.",
         low=0,
         high=1000,
     )

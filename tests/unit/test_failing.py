@@ -55,6 +55,7 @@ CERTAIN = [
     unopened("nonsense://x/y"),
     # What quotes a row may have any words.
     PenstockError("BAD_ROW", "line 7 cannot be read: invalid value 'No space left on device'.", ""),
+    PenstockError("BAD_SOURCE", '"a.csv" has none of the columns id, but No space left on device.', ""),
     ValueError("could not convert string to float: 'No space left on device'"),
     KeyError("No space left on device"),
     pa.ArrowInvalid("Failed to parse string: 'Disk quota exceeded' as a scalar of type int64"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from soak_probe import MB, SERIES, Probe, _own_memory
+from soak_probe import MB, SERIES, Probe, _mapped, _own_memory
 
 
 def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
@@ -50,6 +53,43 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
     }
 
 
-def test_memory_of_processes_adds_up_to_what_they_take() -> None:
-    me = psutil.Process()
-    assert 0 < _own_memory(me) <= me.memory_info().rss / MB * 1.01
+#: Maps all of a file, says so, and stays until its standard input ends.
+READER = """
+import mmap, sys
+file = open(sys.argv[1], "rb")
+mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+sum(mapped[at] for at in range(0, len(mapped), 4096))
+print("read", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def reader(file: Path) -> Iterator[psutil.Process]:
+    command = [sys.executable, "-c", READER, str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "read\n"
+        yield psutil.Process(process.pid)
+        process.communicate()
+
+
+def test_memory_does_not_grow_when_others_end_who_had_the_same_file(tmp_path: Path) -> None:
+    file = tmp_path / "library"
+    file.write_bytes(b"x" * (16 * MB))
+    with reader(file) as one:
+        with reader(file) as stranger:
+            before = _own_memory(one)
+            assert 0 < before < 16
+            assert _mapped(stranger, tmp_path) == 16
+        assert abs(_own_memory(one) - before) < 1
+        file.unlink()
+        assert _mapped(one, tmp_path) == 16, "a deleted file that is mapped takes room"
+        assert _mapped(one, tmp_path / "elsewhere") == 0
+
+
+def test_memory_of_one_who_has_ended_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with reader(tmp_path / "file") as one:
+        pass
+    assert _own_memory(one) == _mapped(one, tmp_path) == 0

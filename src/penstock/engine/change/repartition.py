@@ -28,6 +28,7 @@ ATTEMPTS = 3
 def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
     """Cut the state of a keyed operator into so many tasks; its instances stay what and where they are."""
     was = check_repartition(run.definition, operator, tasks, run.placement.total(operator)).tasks
+    _check_none_is_half_done(run, operator, tasks)
     began = time.monotonic()
     with run.queries.stopped(operator):
         try:
@@ -57,6 +58,17 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
         operator,
     )
     return report
+
+
+def _check_none_is_half_done(run: Run, operator: str, tasks: int) -> None:
+    """Refuse a repartition while another one is recorded as under way: Spark finishes a rewriting only with the same
+    number of tasks, and the next start knows only the one that is recorded."""
+    unfinished = under_way(run.catalog)
+    if unfinished not in (None, (operator, tasks)):
+        raise repartition_failed(
+            f'the repartition of "{unfinished[0]}" into {unfinished[1]} tasks is half done.',
+            "Start the topology again on its state: the start finishes that repartition.",
+        )
 
 
 def _has_begun(run: Run, operator: str) -> bool:

@@ -43,6 +43,8 @@ class OperatorQuery:
         self.failure: PenstockError | None = None
         #: Why it failed. It says nothing while there is no failure.
         self.kind = FailureKind.CERTAIN
+        #: Spark needs executors for batches only, so a query of micro-batches that lost them had something to do.
+        self.was_idle = False
         self._stopping = False
         self._failing = threading.Lock()
         #: True from the begin of the start to the end of the stop.

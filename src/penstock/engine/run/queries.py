@@ -114,9 +114,11 @@ class Queries:
 
     def finish_batch(self, operator: str) -> None:
         """Let an operator that was stopped in the middle of a batch finish this batch, and no more."""
-        self._start(operator)
-        self.by_operator[operator].await_replay(self._run.settings.drain_seconds)
-        self.by_operator[operator].stop()
+        try:
+            self._start(operator)
+            self.by_operator[operator].await_replay(self._run.settings.drain_seconds)
+        finally:
+            self.by_operator[operator].stop()
 
     @contextmanager
     def stopped(self, operator: str) -> Iterator[AnyQuery]:
@@ -133,7 +135,7 @@ class Queries:
         """Start queries again that ended over lost executors, a full disk, or something else that may pass: their
         checkpoints are whole."""
         for query in self.all():
-            if self.mendable(query) and self._restarts.due(query.operator.name, query.kind):
+            if self.mendable(query) and self._restarts.due(query.operator.name, query.kind, query.was_idle):
                 with self.replacing:
                     self._mend(query)
 
@@ -150,7 +152,7 @@ class Queries:
                 self._run.happened("recovery", f'the query of "{name}" was started again')
         finally:
             # This is not counted before, so that everybody finds the query mendable until then.
-            self._restarts.count(name, query.kind)
+            self._restarts.count(name, query.kind, query.was_idle)
 
     def mendable(self, query: AnyQuery) -> bool:
         """Whether a query has failed and is to be started again: restarts.py has the table. Over what is only not known
@@ -161,7 +163,7 @@ class Queries:
             return False  # or its failure is about to be known
         if query.kind is FailureKind.PASSING and not self._has_worked(name):
             return False
-        return self._restarts.allowed(name, query.kind)
+        return self._restarts.allowed(name, query.kind, query.was_idle)
 
     def _has_worked(self, operator: str) -> bool:
         """Whether an operator has published a batch. What fails from the very beginning is most often a mistake, and

@@ -12,7 +12,7 @@ from penstock.engine.spark.failures import FailureKind
 #: lie between two restarts: at first, then twice as many each time, and at most.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 #: A query that has published nothing since its last restart is not healthy: each of its attempts may take minutes to
-#: fail. After so many seconds without a failure Penstock takes it that the query had nothing to do.
+#: fail. After so many seconds without a failure Penstock takes it that the query had nothing to do, if it is not known.
 IDLE_SECONDS = 600.0
 
 
@@ -25,7 +25,8 @@ class Patience:
     #: The first of these restarts was so many seconds ago. This is for operators that have worked: what fails in the
     #: very first batch is most often a mistake.
     seconds: float
-    #: After so many seconds without such a failure, all restarts are forgotten, if a batch was published meanwhile.
+    #: After so many seconds without such a failure, all restarts are forgotten, if a batch was published meanwhile or
+    #: the query had nothing to do.
     healthy: float
 
 
@@ -54,7 +55,8 @@ class _Spell:
 
 class Restarts:
     """When the query of each operator was started again, by the kind of its failure. `published` says which batch of an
-    operator was published last."""
+    operator was published last. `was_idle` says whether the query that has failed had nothing to do then: its bundles
+    stood and asked for work, and no rows waited."""
 
     def __init__(
         self,
@@ -67,32 +69,34 @@ class Restarts:
         self._clock = clock
         self._spells: dict[tuple[str, FailureKind], _Spell] = {}
 
-    def allowed(self, operator: str, kind: FailureKind) -> bool:
+    def allowed(self, operator: str, kind: FailureKind, was_idle: bool = False) -> bool:
         """Whether the query is started again, now or later."""
-        patience, spell = self._patience.get(kind), self._spell(operator, kind)
+        patience, spell = self._patience.get(kind), self._spell(operator, kind, was_idle)
         if patience is None or spell is None:
             return patience is not None
         seconds = patience.seconds if kind is FailureKind.FULL or self._published(operator) is not None else 0.0
         return spell.times < patience.restarts or self._clock() < spell.began + seconds
 
-    def due(self, operator: str, kind: FailureKind) -> bool:
+    def due(self, operator: str, kind: FailureKind, was_idle: bool = False) -> bool:
         """Whether the query has waited long enough."""
-        spell = self._spell(operator, kind)
+        spell = self._spell(operator, kind, was_idle)
         if spell is None:
             return True
         pause: float = min(FIRST_WAIT * 2 ** min(spell.times - 1, 10), LONGEST_WAIT)
         return self._clock() >= spell.last + pause
 
-    def count(self, operator: str, kind: FailureKind) -> None:
+    def count(self, operator: str, kind: FailureKind, was_idle: bool = False) -> None:
         """Note that the query was started again now."""
-        now, spell = self._clock(), self._spell(operator, kind)
+        now, spell = self._clock(), self._spell(operator, kind, was_idle)
         began, times = (now, 0) if spell is None else (spell.began, spell.times)
         self._spells[operator, kind] = _Spell(began, now, times + 1, self._published(operator))
 
-    def _spell(self, operator: str, kind: FailureKind) -> _Spell | None:
+    def _spell(self, operator: str, kind: FailureKind, was_idle: bool) -> _Spell | None:
         spell, patience = self._spells.get((operator, kind)), self._patience.get(kind)
         if spell is None or patience is None:
             return None
         has_worked = self._published(operator) != spell.published
-        over = self._clock() >= spell.last + (patience.healthy if has_worked else IDLE_SECONDS)
+        # What may pass can be the look at a source that fails: then nobody knows whether rows wait.
+        was_well = has_worked or (was_idle and kind is not FailureKind.PASSING)
+        over = self._clock() >= spell.last + (patience.healthy if was_well else IDLE_SECONDS)
         return None if over else spell

@@ -28,13 +28,15 @@ def enter_rewriting(context: RunContext, operator: str) -> None:
 def finish(spark: SparkSession, context: RunContext, catalog: Catalog) -> str:
     """Finish the repartition that was going on when the driver ended, before any query starts. Returns what was done,
     in words. If the operator's last batch was cut off, Spark had not begun the repartition and cannot begin it now:
-    then the operator keeps the tasks that it had."""
+    then the operator keeps the tasks that it had. If the operator never began a batch, there is no state to rewrite,
+    and Spark would refuse its checkpoint."""
     unfinished = under_way(catalog)
     if unfinished is None:
         return ""
     operator, tasks = unfinished
     try:
-        repartition_state(spark, context.checkpoint(operator), tasks)
+        if context.checkpoint_log(operator).planned() >= 0:
+            repartition_state(spark, context.checkpoint(operator), tasks)
     except SPARK_ERRORS as error:
         if not was_cut_off(error):
             raise

@@ -65,6 +65,8 @@ class Dealer(Gate):
         self._watch = Watch(channels, self._roster)
         #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
         self._looking = self._cutting = self._publishing = False
+        #: Whether a bundle has stood, and found out what is there.
+        self._has_looked = False
         #: What whoever publishes waits for.
         self._completed = threading.Condition(channels.lock)
         self._last_cut = 0.0
@@ -226,6 +228,14 @@ class Dealer(Gate):
         return not self.in_batch
 
     @property
+    def has_nothing_to_do(self) -> bool:
+        """Whether a bundle has stood and asked for work, no batch is open, and no rows wait. Before anybody has looked,
+        it is not known what a source has."""
+        with self._channels.lock:
+            supply = self._batches.supply
+            return self._has_looked and supply is not None and self.idle and not supply.available()
+
+    @property
     def lingers(self) -> bool:
         """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
         with self._channels.lock:
@@ -312,6 +322,7 @@ class Dealer(Gate):
             self._looking = True
         try:
             supply.look()
+            self._has_looked = True
         finally:
             with self._channels.lock:
                 self._looking = False

@@ -79,6 +79,8 @@ class StandingQuery:
         self.failure: PenstockError | None = None
         #: Why it failed. It says nothing while there is no failure.
         self.kind = FailureKind.CERTAIN
+        #: Whether it had nothing to do when it failed.
+        self.was_idle = False
         self._server = server
         self._stopping = False
         self._failing = threading.Lock()
@@ -306,12 +308,19 @@ class StandingQuery:
         """Keep the first failure; those after it are its consequences."""
         with self._failing:
             if self.failure is None and not self._stopping:
-                self.kind = kind_of(error)
+                # Both come before the failure: whoever sees the failure decides by them whether to mend it.
+                self.kind, self.was_idle = kind_of(error), self._is_idle()
                 self.failure = named_error(self.operator, error)
                 self.dealer.end()  # nothing more is published: whoever takes its place begins at what is
                 return
         why = "is being stopped" if self._stopping else "has failed before"
         LOGGER.info('the query of "%s" %s: %s: %s', self.operator.name, why, type(error).__name__, error)
+
+    def _is_idle(self) -> bool:
+        # A source that cannot say what it has may be what failed: the failure must be known all the same.
+        with traced(f'it is not known whether "{self.operator.name}" had something to do', Exception):
+            return self.dealer.has_nothing_to_do
+        return False
 
     def check(self) -> None:
         if self.failure is not None:

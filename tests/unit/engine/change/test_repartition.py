@@ -129,6 +129,8 @@ class RewritingSpark:
     def __call__(self, spark: object, checkpoint: str, tasks: int) -> None:
         self.asked += 1
         log = CheckpointLog.open(None, checkpoint)  # type: ignore[arg-type]
+        if log.planned() < 0:
+            raise Py4JError("[STATE_REPARTITION_INVALID_CHECKPOINT.NO_BATCH_FOUND] No microbatch has been recorded.")
         if log.finished() < 0:
             raise Py4JError(
                 "[STATE_REPARTITION_INVALID_CHECKPOINT.NO_COMMITTED_BATCH] There is no committed microbatch."
@@ -186,3 +188,35 @@ def test_a_start_gives_up_one_that_began_before_any_batch_was_finished(world: Wo
     assert "is given up" in finish(None, world.context, world.catalog)  # type: ignore[arg-type]
     assert under_way(world.catalog) is None
     assert recorded_tasks(world.catalog) == {}
+
+
+def test_while_one_is_half_done_no_other_is_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark finishes a rewriting only with the same number of tasks. If another number were recorded, no start could
+    finish it, and Spark starts no query on what is half rewritten."""
+    failing(world, monkeypatch, "offsets")
+    monkeypatch.setattr(repartition, "repartition_state", nothing_left_to_do)
+    with pytest.raises(PenstockError, match="half done") as caught:
+        carry_out(world.run, "count", 8)
+    assert caught.value.name == "REPARTITION_FAILED"
+    assert "Start the topology again" in caught.value.hint
+    assert under_way(world.catalog) == ("count", 4)
+    assert recorded_tasks(world.catalog) == {}
+
+
+def test_one_that_is_half_done_can_be_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(world, monkeypatch, "offsets")
+    monkeypatch.setattr(repartition, "repartition_state", lambda *words: world.log("commits", 5))
+    assert carry_out(world.run, "count", 4).tasks_after == 4
+    assert under_way(world.catalog) is None
+    assert recorded_tasks(world.catalog) == {"count": 4}
+    assert world.catalog.last_batch("count") == 5
+
+
+def test_a_start_finishes_one_where_there_is_no_state_to_rewrite(world: World, spark: RewritingSpark) -> None:
+    """As an earlier Penstock may have left it. Spark would refuse a checkpoint without any batch at every start."""
+    shutil.rmtree(world.checkpoint)
+    begin(world.catalog, "count", 4)
+    assert "was finished" in finish(None, world.context, world.catalog)  # type: ignore[arg-type]
+    assert spark.asked == 0
+    assert under_way(world.catalog) is None
+    assert recorded_tasks(world.catalog) == {"count": 4}

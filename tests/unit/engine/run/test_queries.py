@@ -33,6 +33,7 @@ class FakeQuery:
         self.operator = operators[0]
         self.failure: PenstockError | None = None
         self.kind = FailureKind.CERTAIN
+        self.was_idle = False
         self.stopped = False
         self.is_open = False
         self.emits_by_itself = False
@@ -205,6 +206,18 @@ def test_an_operator_that_has_never_worked_has_its_restarts_and_no_more_time(run
     assert run.now < 10
 
 
+def test_executors_that_are_lost_every_few_minutes_do_not_end_a_topology_without_rows(run: Any) -> None:
+    run.batches["out"] = 7
+    for _ in range(5):
+        lost = lose_executors(run, "out")
+        lost.was_idle = True
+        run.queries.mend()
+        assert run.queries.by_operator["out"] is not lost
+        run.now += 180
+    busy = lose_executors(run, "out")
+    assert not run.queries.mendable(busy), "rows waited for this one, and it has published nothing"
+
+
 def test_only_so_often(run: Any) -> None:
     lose_executors(run, "out")
     run.queries.mend()
@@ -283,3 +296,16 @@ def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(run: 
         run.queries.mend()
         assert run.queries.by_operator["out"] is not full
         run.now += 10
+
+
+def test_a_query_that_fails_while_it_finishes_its_batch_is_stopped(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cuts its state starts another query on its checkpoint next; nobody else would stop this one."""
+
+    def fails(query: FakeQuery, seconds: float) -> None:
+        query.fail(RuntimeError(LOST))
+        query.check()
+
+    monkeypatch.setattr(FakeQuery, "await_replay", fails, raising=False)
+    with pytest.raises(PenstockError, match="ExecutorLost"):
+        run.queries.finish_batch("out")
+    assert run.queries.by_operator["out"].stopped

@@ -95,6 +95,7 @@ class FakeQuery(OperatorQuery):
         self.operator = operators[0]
         self.failure = None
         self.kind = FailureKind.CERTAIN
+        self.was_idle = False
         self.feeds = []
         self.query = None
         self.state = None

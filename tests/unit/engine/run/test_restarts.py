@@ -106,6 +106,41 @@ def test_an_operator_that_had_nothing_to_do_for_long_is_as_new() -> None:
     assert restarts.allowed("a", FailureKind.PASSING)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [(FailureKind.LOST, 180.0), (FailureKind.LOST, 540.0), (FailureKind.FULL, 90.0)]
+)
+def test_an_operator_without_rows_whose_bundles_stood_meanwhile_is_as_new(kind: FailureKind, seconds: float) -> None:
+    """Executors that are lost every few minutes do not end a topology that has nothing to do."""
+    clock = Clock()
+    restarts = clock.restarts(5)
+    for _ in range(20):
+        assert restarts.allowed("a", kind, was_idle=True)
+        assert restarts.due("a", kind, was_idle=True)
+        restarts.count("a", kind, was_idle=True)
+        clock.now += seconds
+
+
+def test_an_operator_without_rows_that_fails_at_once_each_time_is_given_up() -> None:
+    clock = Clock()
+    restarts, attempts = clock.restarts(5), 0
+    while restarts.allowed("a", FailureKind.LOST, was_idle=True) and attempts < 100:
+        restarts.count("a", FailureKind.LOST, was_idle=True)
+        attempts += 1
+        clock.now += 60.0
+    assert attempts == 5
+
+
+def test_what_may_pass_gives_no_restarts_back_to_an_operator_without_rows() -> None:
+    """It may be the look at a source that fails: then nobody knows whether there are rows."""
+    clock = Clock()
+    restarts, attempts = clock.restarts(5), 0
+    while restarts.allowed("a", FailureKind.PASSING, was_idle=True) and attempts < 100:
+        restarts.count("a", FailureKind.PASSING, was_idle=True)
+        attempts += 1
+        clock.now += 150.0
+    assert attempts == 5
+
+
 def test_workers_that_die_in_the_very_first_batch_get_no_minute() -> None:
     clock = Clock()
     clock.batch = None

@@ -383,3 +383,39 @@ def test_a_share_that_is_cut_again_after_silence_may_take_longer() -> None:
     later = dealer.take(one)
     assert later is not None
     assert later.silences == 0, "what was silent is done"
+
+
+def test_there_is_nothing_to_do_where_a_bundle_has_asked_and_no_rows_wait() -> None:
+    rows = Rows(0)
+    dealer, _, _ = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    assert not dealer.has_nothing_to_do, "nobody has looked: what a source has is not known yet"
+    rows.rows = 10
+    assert rows_of(dealer, one) == [0, 10]
+    assert not dealer.has_nothing_to_do, "all rows are cut, and their batch is open"
+    done(dealer, one, report())
+    assert dealer.has_nothing_to_do
+    rows.rows = 20
+    assert not dealer.has_nothing_to_do
+
+
+def test_rows_of_a_batch_that_its_bundle_left_undone_are_something_to_do() -> None:
+    dealer, _, _ = dealer_of(Rows(10))
+    [one] = served(dealer, ONE)
+    assert rows_of(dealer, one) == [0, 10]
+    dealer.lost(one)
+    assert not dealer.has_nothing_to_do
+    dealer.serve(2, [ONE])
+    assert not dealer.has_nothing_to_do
+
+
+def test_a_look_that_fails_says_nothing() -> None:
+    class Away(Rows):
+        def look(self) -> None:
+            raise OSError("the storage is away")
+
+    dealer, _, _ = dealer_of(Away(0))
+    [one] = served(dealer, ONE)
+    with pytest.raises(OSError, match="away"):
+        dealer.take(one)
+    assert not dealer.has_nothing_to_do

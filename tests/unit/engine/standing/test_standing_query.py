@@ -97,3 +97,40 @@ def test_turns_of_different_operators_end_at_different_times() -> None:
     assert len(lengths) > 40
     assert all(450.0 <= length <= 600.0 for length in lengths)
     assert turn_length("a", 600.0) == turn_length("a", 600.0)
+
+
+class Idle:
+    """A dealer that has nothing to do until it is ended."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        self._problem = problem
+        self._ended = False
+
+    @property
+    def has_nothing_to_do(self) -> bool:
+        if self._problem is not None:
+            raise self._problem
+        return not self._ended
+
+    def end(self) -> None:
+        self._ended = True
+
+
+def failed(dealer: Any) -> StandingQuery:
+    query = StandingQuery.__new__(StandingQuery)
+    query._stopping, query.failure, query._failing = False, None, threading.Lock()
+    query.operator = SimpleNamespace(name="rows", where=None)  # type: ignore[assignment]
+    query.dealer = dealer
+    query.fail(RuntimeError("ExecutorLostFailure (executor 1 exited)"))
+    return query
+
+
+def test_a_query_that_failed_knows_whether_it_had_something_to_do() -> None:
+    assert failed(Idle()).was_idle
+    assert not failed(SimpleNamespace(has_nothing_to_do=False, end=lambda: None)).was_idle
+
+
+def test_a_source_that_cannot_say_what_it_has_keeps_no_failure_from_being_known() -> None:
+    query = failed(Idle(OSError("the storage is away")))
+    assert not query.was_idle
+    assert query.failure is not None
