@@ -8,11 +8,13 @@ came with it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.autoscaler.answers import answer_of, expected_of, last_machine
 from penstock.autoscaler.corrections import correction
-from penstock.autoscaler.expectation import Expectation
+from penstock.autoscaler.expectation import Expectation, Expected
 from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
 from penstock.autoscaler.lessons import at_their_limit
 from penstock.autoscaler.measured_load import bare_load
@@ -165,9 +167,9 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     if wanted.machines >= view.machines:
         return last_machine(wanted.machines, snapshot.cluster.names)
     steps = with_machines(view.history, wanted.machines)
-    placement = taken_back(snapshot.placement, steps, snapshot.definition)
-    if steps and not _enough(view, load, placement):
-        steps, placement = [], snapshot.placement
+    placement = _without_what_is_idle(view, load, steps)
+    if placement == snapshot.placement:
+        steps = []
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))
@@ -176,6 +178,20 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     if isinstance(found, Decision):
         found = _with_what_is_needed(view, found, placement)
     return answer_of(found, view, wanted.reason, view.machines, reverts=tuple(step.operation for step in steps))
+
+
+def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Placement:
+    """The placement without the instances that these steps added. An operator that would have too little time without
+    them keeps as many as it needs; in a chain, that is the operator that takes most of the chain's time."""
+    snapshot, kept = view.snapshot, Counter[str]()
+    expectation = Expectation(snapshot, load, view.settings.chaining == "on")
+    while True:
+        placement = taken_back(snapshot.placement, steps, snapshot.definition, kept)
+        expected = expectation.of(placement)
+        lacking = _too_full(snapshot.placement, placement, expected)
+        if not lacking:
+            return placement
+        kept[max(lacking, key=lambda name: expected.utilisation[name])] += 1
 
 
 def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> Decision:
@@ -218,7 +234,11 @@ def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
 
 def _enough(view: View, load: Load, placement: Placement) -> bool:
     """Whether a placement with fewer instances would do what is done now, with time to spare."""
-    before = view.snapshot.placement
     expected = Expectation(view.snapshot, load, view.settings.chaining == "on").of(placement)
+    return not _too_full(view.snapshot.placement, placement, expected)
+
+
+def _too_full(before: Placement, placement: Placement, expected: Expected) -> list[str]:
+    """The operators that would have too little time with fewer instances than before."""
     fewer = [name for name in before.instances if placement.total(name) < before.total(name)]
-    return all(expected.fullness[name] <= MOST_USED for name in fewer)
+    return [name for name in fewer if expected.fullness[name] > MOST_USED]

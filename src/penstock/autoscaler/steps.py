@@ -41,22 +41,48 @@ class Step:
 
 
 def open_steps(history: Sequence[Decided]) -> list[Step]:
-    """The oldest first. What was taken back by a decision that was undone itself is there again."""
-    found: list[Step] = []
+    """The oldest first. What was taken back by a decision that was undone itself is there again. Where a decision took
+    steps back and kept some of their instances, these are a step of their own."""
+    made: list[Decided] = []
     taken_back: set[int] = set()
     corrected: dict[int, Placement] = {}
     for one in reversed(history):
         if one.fate is not Fate.DONE or one.operation is None or one.operation in taken_back:
             continue
         taken_back.update(one.proposal.reverts)
-        if one.proposal.before is None or one.proposal.reverts:
+        if one.proposal.before is None:
             continue
-        step = step_of(one)
         if one.proposal.corrects is not None:  # it is a part of what it corrects, and the newest one counts
-            corrected.setdefault(one.proposal.corrects, step.after)
+            corrected.setdefault(one.proposal.corrects, step_of(one).after)
         else:
-            found.append(replace(step, after=corrected.get(step.operation, step.after)))
-    return found[::-1]
+            made.append(one)
+    by_operation = {one.operation: one for one in history if one.proposal.before is not None}
+
+    def whole(one: Decided) -> Step:
+        step = step_of(one)
+        return replace(step, after=corrected.get(step.operation, step.after))
+
+    found: list[Step] = []
+    for one in reversed(made):
+        reverted = [whole(by_operation[back]) for back in one.proposal.reverts if back in by_operation]
+        step = _left_by(step_of(one), reverted) if one.proposal.reverts else whole(one)
+        found += [step] if step is not None else []
+    return found
+
+
+def _left_by(back: Step, reverted: Sequence[Step]) -> Step | None:
+    """The instances that these steps added and that the step which took them back has kept; None if it has kept none.
+    Instances that a person set are not among them."""
+    left: Counter[str] = Counter()
+    for step in (*reverted, back):
+        left.update(step.instances)
+    if not any(count > 0 for count in left.values()):
+        return None
+    instances = {name: dict(slots) for name, slots in back.after.instances.items()}
+    for name, count in left.items():
+        for _ in range(min(count, sum(instances[name].values()) - 1)):
+            _drop(instances[name], reverted[-1].before.instances.get(name, {}))
+    return replace(back, machines=0, before=replace(back.after, instances=instances))
 
 
 def step_of(one: Decided) -> Step:
@@ -80,10 +106,13 @@ def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:
     return []
 
 
-def taken_back(placement: Placement, steps: Sequence[Step], definition: TopologyDefinition) -> Placement:
-    """The placement without what these steps, the newest first, changed in numbers of instances. An instance goes from
-    the slot that has most more of its operator than before the steps, and one that was given away comes back where it
-    lacks most, so where nothing else has changed the placement from before comes out."""
+def taken_back(
+    placement: Placement, steps: Sequence[Step], definition: TopologyDefinition, kept: Mapping[str, int] | None = None
+) -> Placement:
+    """The placement without what these steps, the newest first, changed in numbers of instances; of the instances that
+    they added, those that are `kept` stay. An instance goes from the slot that has most more of its operator than
+    before the steps, and one that was given away comes back where it lacks most, so where nothing else has changed and
+    nothing is kept, the placement from before comes out."""
     instances = {name: dict(slots) for name, slots in placement.instances.items()}
     tasks = dict(placement.tasks)
     change: Counter[str] = Counter()
@@ -92,7 +121,7 @@ def taken_back(placement: Placement, steps: Sequence[Step], definition: Topology
     for name, count in change.items():
         slots, had = instances[name], steps[-1].before.instances.get(name, {})
         least = max(definition.operator(name).min_instances, 1)
-        for _ in range(min(count, sum(slots.values()) - least)):
+        for _ in range(min(count - (kept or {}).get(name, 0), sum(slots.values()) - least)):
             _drop(slots, had)
         for _ in range(-count):
             _bring_back(slots, {slot: number for slot, number in had.items() if slot in placement.slots})

@@ -11,6 +11,7 @@ from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.policy import View, decide, policy
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal, machines_fewer, machines_more
 from penstock.autoscaler.records import Verdict
+from penstock.autoscaler.steps import open_steps
 from penstock.cluster.model import Cluster, Placement
 from penstock.plans.plan import AddMachine, SetInstances, apply, apply_to_cluster
 from penstock.settings import Settings
@@ -247,6 +248,51 @@ def test_scale_in_does_not_take_back_instances_that_are_needed() -> None:
     assert machines_fewer(found.plan) == 1
     assert apply(more, found.plan.actions).total("work") == 3
     assert found.reverts == ()
+
+
+def scaled_out(load: float) -> tuple[View, Placement]:
+    """One machine with one instance of each, where two instances of work and one of out came with a second machine; a
+    slot takes four instances. They ran as a chain before."""
+    one, two = cluster(1, cores=4), cluster(2, cores=4)
+    before, more = placed(one, rows=1, work=1, out=1), placed(two, rows=1, work=3, out=2)
+    sets = [SetInstances(name, more.of(name)) for name in ("work", "out")]
+    history = (decided(1, seen(before, one, SPEEDS, 290.0), AddMachine(two.machines[1]), *sets),)
+    settings = Settings(slot_instances=4)
+    calm = seen(more, two, SPEEDS, load, cpu=0.01)
+    return view(calm, Goal(throughput=290.0), history=history, settings=settings), more
+
+
+def test_scale_in_keeps_as_many_instances_as_are_needed_where_all_have_no_room() -> None:
+    """Without any of them, work would be busy for 86% of its time; all of them do not fit on one machine."""
+    calm, more = scaled_out(86.0)
+    found = answer(calm)
+    assert isinstance(found, Proposal), found
+    assert machines_fewer(found.plan) == 1
+    left = apply(more, found.plan.actions)
+    assert {name: left.total(name) for name in left.instances} == {"rows": 1, "work": 2, "out": 1}
+    assert found.reverts == (1,)
+
+
+def test_what_a_scale_in_kept_goes_when_it_is_idle() -> None:
+    calm, more = scaled_out(86.0)
+    _, where, history = carried_out(calm, 2)
+    left = apply(more, history[-1].proposal.plan.actions)
+    settings, later = replace(calm.settings, chaining="on"), 100 * HOUR
+    asleep = seen(left, where, SPEEDS, 40.0, cpu=0.01)
+    again = view(asleep, Goal(throughput=290.0), history=history, settings=settings, now=later)
+    placement, machines = after(again)
+    assert machines == where
+    assert {name: placement.total(name) for name in placement.instances} == {"rows": 1, "work": 1, "out": 1}
+
+
+def test_instances_that_a_person_set_are_not_taken_for_what_a_scale_in_kept() -> None:
+    calm, _ = scaled_out(40.0)
+    where = calm.snapshot.cluster
+    one_more = replace(calm, snapshot=seen(placed(where, rows=1, work=4, out=2), where, SPEEDS, 40.0, cpu=0.01))
+    placement, _, history = carried_out(one_more, 2)
+    assert placement.total("work") == 2
+    assert history[-1].proposal.reverts == (1,)
+    assert open_steps(history) == []
 
 
 def test_a_proposal_says_what_it_expects() -> None:
