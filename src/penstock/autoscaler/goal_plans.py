@@ -168,8 +168,8 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
         return last_machine(wanted.machines, snapshot.cluster.names)
     steps = with_machines(view.history, wanted.machines)
     placement = _without_what_is_idle(view, load, steps)
-    if placement == snapshot.placement:
-        steps = []
+    if placement == snapshot.placement != taken_back(snapshot.placement, steps, snapshot.definition):
+        steps = []  # all that came with the machine is needed
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))

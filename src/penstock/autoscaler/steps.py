@@ -42,47 +42,50 @@ class Step:
 
 def open_steps(history: Sequence[Decided]) -> list[Step]:
     """The oldest first. What was taken back by a decision that was undone itself is there again. Where a decision took
-    steps back and kept some of their instances, these are a step of their own."""
+    steps back and kept some of their instances, these are a step of their own; once that is taken back too, nothing of
+    the first steps is left."""
     made: list[Decided] = []
     taken_back: set[int] = set()
+    undone: set[int] = set()
     corrected: dict[int, Placement] = {}
     for one in reversed(history):
-        if one.fate is not Fate.DONE or one.operation is None or one.operation in taken_back:
+        if one.fate is not Fate.DONE or one.operation is None or one.operation in undone:
             continue
-        taken_back.update(one.proposal.reverts)
-        if one.proposal.before is None:
+        (undone if one.proposal.undo else taken_back).update(one.proposal.reverts)
+        if one.proposal.before is None or one.proposal.undo:
             continue
         if one.proposal.corrects is not None:  # it is a part of what it corrects, and the newest one counts
             corrected.setdefault(one.proposal.corrects, step_of(one).after)
         else:
             made.append(one)
-    by_operation = {one.operation: one for one in history if one.proposal.before is not None}
-
-    def whole(one: Decided) -> Step:
-        step = step_of(one)
-        return replace(step, after=corrected.get(step.operation, step.after))
-
-    found: list[Step] = []
+    steps: dict[int, Step] = {}
     for one in reversed(made):
-        reverted = [whole(by_operation[back]) for back in one.proposal.reverts if back in by_operation]
-        step = _left_by(step_of(one), reverted) if one.proposal.reverts else whole(one)
-        found += [step] if step is not None else []
-    return found
+        step, reverts = step_of(one), one.proposal.reverts
+        if not reverts:
+            steps[step.operation] = replace(step, after=corrected.get(step.operation, step.after))
+        elif all(back in steps for back in reverts):  # of steps that are forgotten, nobody knows what was kept
+            left = _left_by(step, [steps[back] for back in reverts])
+            steps |= {} if left is None else {left.operation: left}
+    return [step for operation, step in steps.items() if operation not in taken_back]
 
 
 def _left_by(back: Step, reverted: Sequence[Step]) -> Step | None:
-    """The instances that these steps added and that the step which took them back has kept; None if it has kept none.
-    Instances that a person set are not among them."""
-    left: Counter[str] = Counter()
+    """The instances that these steps, the newest first, added and that the step which took them back has kept, with the
+    machines that stayed; None if it has kept no instances. Instances that a person set are not among them."""
+    change: Counter[str] = Counter()
     for step in (*reverted, back):
-        left.update(step.instances)
+        change.update(step.instances)
+    first = reverted[-1].before
+    # Not more than there are more than before: a person may have taken some away.
+    left = {name: min(count, back.after.total(name) - first.total(name)) for name, count in change.items()}
     if not any(count > 0 for count in left.values()):
         return None
     instances = {name: dict(slots) for name, slots in back.after.instances.items()}
     for name, count in left.items():
-        for _ in range(min(count, sum(instances[name].values()) - 1)):
-            _drop(instances[name], reverted[-1].before.instances.get(name, {}))
-    return replace(back, machines=0, before=replace(back.after, instances=instances))
+        for _ in range(count):
+            _drop(instances[name], first.of(name))
+    machines = max(back.machines + sum(step.machines for step in reverted), 0)
+    return replace(back, machines=machines, before=replace(back.after, instances=instances))
 
 
 def step_of(one: Decided) -> Step:

@@ -295,6 +295,20 @@ def test_instances_that_a_person_set_are_not_taken_for_what_a_scale_in_kept() ->
     assert open_steps(history) == []
 
 
+def test_a_machine_that_came_without_instances_is_taken_back_too() -> None:
+    """Instances only moved there: there are none to take back, but the machine is the one that came."""
+    one, two = cluster(1), cluster(2)
+    before, moved = placed(one, rows=1, work=2, out=1), placed(two, rows=1, work=2, out=1)
+    scaled = decided(
+        1, seen(before, one, SPEEDS, 200.0), AddMachine(two.machines[1]), SetInstances("work", moved.of("work"))
+    )
+    calm = view(seen(moved, two, SPEEDS, 40.0, cpu=0.01), Goal(throughput=200.0), history=(scaled,))
+    _, where, history = carried_out(calm, 2)
+    assert len(where.machines) == 1
+    assert history[-1].proposal.reverts == (1,)
+    assert open_steps(history) == []
+
+
 def test_a_proposal_says_what_it_expects() -> None:
     slow = view(seen(placed(ONE, rows=1, work=2, out=1), ONE, SPEEDS, 390.0), Goal(throughput=390.0))
     found = answer(slow)
