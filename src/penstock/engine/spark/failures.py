@@ -31,6 +31,8 @@ _LOST = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|worker lost|Worker lost"
     r"|Lost executor|Command exited with code|Remote RPC client disassociated|Could not find BlockManager"
     r"|Failed to get broadcast|maximum allowable number of (attempts|times)|Python worker exited unexpectedly"
+    # On a machine that is too busy to start it in time; for state of one's own, Spark starts one beside the driver.
+    r"|Python worker (failed )?to connect back"
 )
 #: Classes of SQLSTATE that are about rows or declarations: the same rows would fail again.
 _MISTAKEN = ("07", "0A", "21", "22", "23", "2B", "38", "39", "40", "42", "46", "54", "KD", "P0")

@@ -75,6 +75,20 @@ def test_a_python_worker_that_died_is_a_matter_of_the_machine_and_not_of_the_fun
     assert not failures.tells_of_lost_executors(RuntimeError("ValueError: no such thing"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back after 60000 ms",
+    ],
+)
+def test_a_python_worker_that_does_not_start_in_time_is_a_matter_of_the_machine_also_in_the_first_batch(
+    text: str,
+) -> None:
+    """What only may pass is not tried again before an operator has published. But no function has run here yet."""
+    assert failures.kind_of(RuntimeError(text)) is failures.FailureKind.LOST
+
+
 JOB = "Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 times, most recent failure: "
 PASSING = [
     "java.io.IOException: Broken pipe",
