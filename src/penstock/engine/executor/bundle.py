@@ -143,6 +143,7 @@ class ShareRun:
         ]
         written = [writer.write_rest(stage, works) for stage, works in stages]
         seconds = time.perf_counter() - self.started
+        worker.share_done()
         return [
             self._report(stage, works, writer.partition, seconds, files)
             for (stage, works), files in zip(stages, written, strict=True)

@@ -13,8 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
+from penstock.freed_memory import FreedMemory, return_now
+
 #: The pool of threads by its size; there is one at most.
 _pools: dict[int, ThreadPoolExecutor] = {}
+#: What this process has freed. A turn is minutes long, so memory cannot wait for its end.
+_freed = FreedMemory()
 
 
 @functools.cache
@@ -74,6 +78,12 @@ def relieve() -> None:
     has freed, and a worker that was idle for hours would keep the memory of its busiest time."""
     gc.collect()
     pa.default_memory_pool().release_unused()
+    return_now()
+
+
+def share_done() -> None:
+    """Once in a while, give memory back that shares have freed."""
+    _freed.return_sometimes()
 
 
 @functools.cache

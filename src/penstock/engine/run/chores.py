@@ -10,7 +10,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.log import SWEEPS_A_ROUND, Channels
 from penstock.engine.query.context import RunContext
 from penstock.engine.run.any_query import AnyQuery
-from penstock.engine.run.freed_memory import FreedMemory
+from penstock.freed_memory import FreedMemory
 from penstock.kinds import FileWriter
 
 #: The catalog keeps the manifests of so many batches for every operator. Older manifests are deleted when so many more

@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from penstock import freed_memory
 from penstock.engine.executor import standing, task_rows, worker
-from penstock.engine.message.program import PackedProgram
+from penstock.engine.executor.bundle import ShareRun
+from penstock.engine.message.program import PackedProgram, Program
+from penstock.engine.message.shares import Descriptor
+from penstock.freed_memory import RETURN_SECONDS, FreedMemory
 
 
 @pytest.fixture(autouse=True)
@@ -54,5 +59,21 @@ def test_a_turn_that_is_over_leaves_no_memory(monkeypatch: pytest.MonkeyPatch) -
     assert not task_rows._kept, "a worker that stands keeps no batch of a keyed operator that it worked for before"
 
 
-def test_memory_that_is_free_is_given_back() -> None:
-    worker.relieve()  # it must be there in this version of Arrow
+def test_memory_that_is_free_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[bool] = []
+    monkeypatch.setattr(worker, "return_now", lambda: returned.append(True))
+    worker.relieve()  # Arrow's part of it must be there in this version of Arrow
+    assert returned == [True]
+
+
+def test_a_worker_that_stands_gives_back_what_its_shares_have_freed_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, returned = 0.0, []
+    monkeypatch.setattr(freed_memory, "return_now", lambda: returned.append(now))
+    monkeypatch.setattr(worker, "_freed", FreedMemory(lambda: now))
+    run = ShareRun(Program((), None, None), Descriptor("a/0", 1, (), None), 0, 0)
+    for second in range(2 * int(RETURN_SECONDS) + 10):
+        now = float(second)
+        run._reports(SimpleNamespace())
+    assert returned == [RETURN_SECONDS, 2 * RETURN_SECONDS]

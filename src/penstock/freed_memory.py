@@ -1,8 +1,8 @@
-"""Memory that the driver has freed, and that the C library keeps.
+"""Memory that a process has freed, and that the C library keeps.
 
 The GNU C library gives every thread memory of its own (an arena), and keeps the pages between what is still used there.
-A driver has some 40 threads, and operations come and go in all of them: over hours its resident memory grows, although
-nothing in it does.
+A driver has some 40 threads, and operations come and go in all of them; a Python worker has one for every
+instance. Over hours the resident memory of both grows, although nothing in them does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds between two returns. One takes a few milliseconds of a driver's time.
+#: Seconds between two returns. One takes a few milliseconds.
 RETURN_SECONDS = 60.0
 
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from penstock.engine.run import freed_memory
-from penstock.engine.run.freed_memory import RETURN_SECONDS, FreedMemory
+from penstock import freed_memory
+from penstock.freed_memory import RETURN_SECONDS, FreedMemory
 
 FRAGMENTS = """
 import os, pathlib
-from penstock.engine.run.freed_memory import return_now
+from penstock.freed_memory import return_now
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
