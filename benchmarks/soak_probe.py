@@ -106,7 +106,7 @@ class Probe:
         below = driver.children(recursive=True)
         jvm = self._jvm(driver)
         executors = [one for one in below if _is_java(one) and "CoarseGrainedExecutorBackend" in _words(one)]
-        workers = [one for one in below if "worker_daemon" in _words(one) or "pyspark.daemon" in _words(one)]
+        workers = [one for one in below if is_python_worker(_words(one))]
         named = {driver.pid, *(one.pid for one in [*executors, *workers]), *([jvm.pid] if jvm else [])}
         oldest = sorted(executors, key=psutil.Process.create_time)[:2]
         seen = {
@@ -207,8 +207,17 @@ def _words(process: psutil.Process) -> str:
         return ""
 
 
+def is_python_worker(words: str) -> bool:
+    """Of a command line. The driver's JVM has the module of the daemon among its settings, and is none."""
+    return not _starts_java(words) and ("worker_daemon" in words or "pyspark.daemon" in words)
+
+
 def _is_java(process: psutil.Process) -> bool:
-    return "java" in _words(process).partition(" ")[0]
+    return _starts_java(_words(process))
+
+
+def _starts_java(words: str) -> bool:
+    return "java" in words.partition(" ")[0]
 
 
 def _memory(process: psutil.Process) -> float:

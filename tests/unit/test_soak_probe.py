@@ -13,7 +13,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from soak_probe import MB, SERIES, Probe, _mapped, _own_memory
+from soak_probe import MB, SERIES, Probe, _mapped, _own_memory, is_python_worker
 
 
 def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
@@ -93,3 +93,13 @@ def test_memory_of_one_who_has_ended_is_none(tmp_path: Path) -> None:
     with reader(tmp_path / "file") as one:
         pass
     assert _own_memory(one) == _mapped(one, tmp_path) == 0
+
+
+def test_the_drivers_jvm_is_no_python_worker() -> None:
+    """Spark's launcher writes all settings of the driver on its command line."""
+    module = "penstock.engine.executor.worker_daemon"
+    assert is_python_worker(f"/a/.venv/bin/python -m {module} pyspark.worker")
+    assert not is_python_worker(
+        f"/usr/lib/jvm/bin/java -cp jars org.apache.spark.deploy.SparkSubmit --conf spark.python.daemon.module={module}"
+    )
+    assert not is_python_worker("/a/.venv/bin/python -m penstock run topology.py")
