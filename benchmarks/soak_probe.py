@@ -217,7 +217,7 @@ def _is_java(process: psutil.Process) -> bool:
 
 
 def _starts_java(words: str) -> bool:
-    return "java" in words.partition(" ")[0]
+    return Path(words.partition(" ")[0]).name == "java"
 
 
 def _memory(process: psutil.Process) -> float:

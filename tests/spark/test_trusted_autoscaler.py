@@ -79,7 +79,9 @@ class Saboteur:
     def decide(self, view: View) -> Answer:
         if self.done:
             return Nothing("the harm is done")
-        if isinstance(view.load, Nothing) or view.balance.behind or (view.balance.throughput or 0.0) < 0.95 * RATE:
+        measured = (view.balance.offered, view.balance.throughput)
+        as_it_should = all(abs((one or 0.0) - RATE) <= 0.05 * RATE for one in measured)
+        if isinstance(view.load, Nothing) or view.balance.behind or not as_it_should:
             return Nothing("the topology does not run as it should yet")
         self.done = True
         slots = view.snapshot.placement.of("slow")

@@ -38,6 +38,7 @@ def run(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
         for descriptor in batch.column(0):
             share = Descriptor.parse(descriptor.as_py())
             yield _as_batch(ShareRun(program, share, *worker.running_task()).run())
+    worker.share_done()
 
 
 def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,6 +55,7 @@ def read(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[p
                 yield from in_handy_batches(reader.rows(Descriptor.parse(descriptor.as_py())))
             except PenstockError as error:
                 raise failure(program.stages[0], error) from error
+    worker.share_done()
 
 
 def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,6 +66,7 @@ def write(packed: PackedProgram, batches: Iterable[pa.RecordBatch]) -> Iterator[
     batch, partition = worker.running_task()
     share = Descriptor(slot=f"task/{partition}", instances=1, pieces=(), load=None)
     yield _as_batch(ShareRun(program, share, batch, partition, started).take_rows(batches))
+    worker.share_done()
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -143,7 +146,6 @@ class ShareRun:
         ]
         written = [writer.write_rest(stage, works) for stage, works in stages]
         seconds = time.perf_counter() - self.started
-        worker.share_done()
         return [
             self._report(stage, works, writer.partition, seconds, files)
             for (stage, works), files in zip(stages, written, strict=True)

@@ -87,6 +87,7 @@ class _Seated:
                 with self._sending, wire.while_there():
                     wire.send_reports(self._connection, [one.as_json() for one in reports])
                 self.done += 1
+                worker.share_done()
 
     def _done(self, share: SentShare) -> Sequence[BundleReport]:
         self._working.set()

@@ -17,8 +17,6 @@ from penstock.freed_memory import FreedMemory, return_now
 
 #: The pool of threads by its size; there is one at most.
 _pools: dict[int, ThreadPoolExecutor] = {}
-#: What this process has freed. A turn is minutes long, so memory cannot wait for its end.
-_freed = FreedMemory()
 
 
 @functools.cache
@@ -77,13 +75,25 @@ def relieve() -> None:
     """Give memory that nothing uses back to the system: for the end of something that rarely ends. Arrow keeps what it
     has freed, and a worker that was idle for hours would keep the memory of its busiest time."""
     gc.collect()
-    pa.default_memory_pool().release_unused()
-    return_now()
+    _give_back()
 
 
 def share_done() -> None:
-    """Once in a while, give memory back that shares have freed."""
-    _freed.return_sometimes()
+    """Once in a while, give back what shares have freed: a turn is minutes long, and memory cannot wait for its end.
+    Nobody waits for this worker now, because it has told what it did."""
+    _freed_here().return_sometimes()
+
+
+@functools.cache
+def _freed_here() -> FreedMemory:
+    """Of this process, from its first share on: not of the daemon that it was forked from."""
+    return FreedMemory(give_back=_give_back)
+
+
+def _give_back() -> bool:
+    """Arrow and the C library each keep what was freed."""
+    pa.default_memory_pool().release_unused()
+    return return_now()
 
 
 @functools.cache

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from penstock import freed_memory
 from penstock.engine.executor import standing, task_rows, worker
-from penstock.engine.executor.bundle import ShareRun
-from penstock.engine.message.program import PackedProgram, Program
-from penstock.engine.message.shares import Descriptor
+from penstock.engine.message.program import PackedProgram
 from penstock.freed_memory import RETURN_SECONDS, FreedMemory
 
 
@@ -66,14 +63,23 @@ def test_memory_that_is_free_is_given_back(monkeypatch: pytest.MonkeyPatch) -> N
     assert returned == [True]
 
 
-def test_a_worker_that_stands_gives_back_what_its_shares_have_freed_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_shares_have_freed_is_given_back_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now, returned = 0.0, []
-    monkeypatch.setattr(freed_memory, "return_now", lambda: returned.append(now))
-    monkeypatch.setattr(worker, "_freed", FreedMemory(lambda: now))
-    run = ShareRun(Program((), None, None), Descriptor("a/0", 1, (), None), 0, 0)
+    freed = FreedMemory(lambda: now, lambda: bool(returned.append(now)))
+    monkeypatch.setattr(worker, "_freed_here", lambda: freed)
     for second in range(2 * int(RETURN_SECONDS) + 10):
         now = float(second)
-        run._reports(SimpleNamespace())
+        worker.share_done()
     assert returned == [RETURN_SECONDS, 2 * RETURN_SECONDS]
+
+
+def test_memory_is_given_back_when_the_driver_has_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    ours, theirs = multiprocessing.Pipe()
+    monkeypatch.setattr(standing.wire, "receive_share", lambda _: None if happened else "a share")
+    monkeypatch.setattr(standing._Seated, "_done", lambda self, share: [])
+    monkeypatch.setattr(standing.wire, "send_reports", lambda *_: happened.append("report"))
+    monkeypatch.setattr(worker, "share_done", lambda: happened.append("memory"))
+    with theirs:
+        standing._Seated(None, ours, b"seat").run()
+    assert happened == ["report", "memory"]
