@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds between two returns. One takes a few milliseconds.
+#: Seconds between two returns. One takes a few milliseconds of a driver's time.
 RETURN_SECONDS = 60.0
 
 
