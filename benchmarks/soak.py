@@ -17,6 +17,7 @@ import os
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from results import RESULTS, finish, machine, named, write_results
-from soak_probe import Probe
+from soak_probe import SEGMENTS, Probe
 from soak_report import (
     CHANGE_SECONDS,
     CHANGES,
@@ -37,6 +38,7 @@ from soak_report import (
     MOST_MB,
     MOST_PERCENT,
     SAMPLE_SECONDS,
+    SEGMENT_SECONDS,
     Measured,
     bars_of,
     plot,
@@ -48,9 +50,10 @@ PENSTOCK = str(Path(sys.executable).parent / "penstock")
 METHOD = """\
 `penstock run` on a standalone cluster of two machines: {rate} rows/s of {keys} keys through a map with dead letters,
 a map by key and a keyed operator, and every minute one of: {changes}. Every ten seconds what is in the table was
-measured from outside; the heap once in {cycle:.0f} minutes, after two collections. Memory of the JVMs is what they
-have resident; of Python processes their share of memory without a file (Pss_Anon, Pss_Shmem). A file that has several
-names counts once. The first {warm:.0f} minutes do not count.
+measured from outside. Files of segments are counted every second, and ten counts are one figure: they come and go by
+the hundred. The heap is measured once in {cycle:.0f} minutes, after a collection: what lives in it. Memory of the JVMs
+is what they have resident; of Python processes their share of memory without a file (Pss_Anon, Pss_Shmem). A file that
+has several names counts once. The first {warm:.0f} minutes do not count.
 
 Growth is the slope of Theil and Sen (the median over all pairs) through the medians of each cycle of {cycle:.0f}
 minutes in which the changes come back. "Surely" is the lower end of its 95% interval or, if that is more, by how much
@@ -116,15 +119,20 @@ class Soak:
 
     def _soak(self, driver: subprocess.Popen[bytes], probe: Probe) -> None:
         began, seconds = time.monotonic(), self.measured.seconds
-        due = {"sample": 0.0, "change": CHANGE_SECONDS, "heap": HEAP_SECONDS / 2}
+        due = {"segments": 0.0, "sample": SEGMENT_SECONDS, "change": CHANGE_SECONDS, "heap": HEAP_SECONDS / 2}
         change: subprocess.Popen[bytes] | None = None
         count = 0
+        segments: list[int] = []
         try:
             while (now := time.monotonic() - began) < seconds:
                 assert driver.poll() is None, f"it ended with {driver.returncode}\n{self._log()}"
+                if now >= due["segments"]:
+                    due["segments"] += SEGMENT_SECONDS
+                    segments.append(probe.segments())
                 if now >= due["sample"]:
                     due["sample"] += SAMPLE_SECONDS
-                    self.measured.note(now, probe.look())
+                    self.measured.note(now, probe.look() | {SEGMENTS: statistics.fmean(segments)})
+                    segments.clear()
                 if now >= due["heap"]:
                     due["heap"] += HEAP_SECONDS
                     self.measured.note(now, probe.heap())

@@ -22,7 +22,8 @@ CLEANING_SECONDS = 3.0
 #: The kinds of series: may grow by percent (memory, sizes), by percent or by a little (sizes of which there is little),
 #: not at all (things that are counted), or is only shown.
 MEMORY, SMALL, COUNTED, SHOWN = "memory", "small", "counted", "shown"
-HEAP = "driver JVM heap after a collection, MB"
+HEAP = "what lives in the driver JVM's heap, MB"
+SEGMENTS = "files of segments"
 SERIES = {
     "driver Python, MB": MEMORY,
     "driver JVM, MB": MEMORY,
@@ -45,7 +46,7 @@ SERIES = {
     "catalog rows": COUNTED,
     "catalog MB": MEMORY,
     "files of checkpoints": COUNTED,
-    "files of segments": COUNTED,
+    SEGMENTS: COUNTED,
     "other files of the state": COUNTED,
     "state without statistics, MB": MEMORY,
     "statistics, MB": SHOWN,  # they are kept for hours by design
@@ -76,26 +77,24 @@ class Probe:
         return self._catalog().get("catalog rows", 0) > FIRST_ROWS
 
     def heap(self) -> dict[str, float]:
-        """Has the driver's JVM collect first; JDK tools, where there are any. It collects twice: after the first
-        collection Spark drops the broadcasts that nobody uses any more, one of a tenth of a MB for every micro-batch,
-        and only the second one frees them."""
+        """What lives in the heap of the driver's JVM, by JDK tools, where there are any. It collects twice: after the
+        first collection Spark drops the broadcasts that nobody uses any more, a tenth of a MB for every micro-batch,
+        and the second one, which comes with the list of what lives, frees them. The list is of one moment: how much of
+        the heap is used grows by some MB until a second command can ask for it."""
         jvm = self._jvm(psutil.Process(self.driver))
         if jvm is None:
             return {}
         try:
-            for pause in (CLEANING_SECONDS, 0):
-                subprocess.run(["jcmd", str(jvm.pid), "GC.run"], check=True, capture_output=True, timeout=60)
-                time.sleep(pause)
-            told = subprocess.run(
-                ["jcmd", str(jvm.pid), "GC.heap_info"], check=True, capture_output=True, text=True, timeout=60
-            )
+            _ask_jvm(jvm, "GC.run")
+            time.sleep(CLEANING_SECONDS)
+            lives = living_bytes(_ask_jvm(jvm, "GC.class_histogram"))
         except (OSError, subprocess.SubprocessError):
             return {}
-        # Young and old generation; not the metaspace, which is no part of the heap.
-        heap = told.stdout.partition("Metaspace")[0]
-        used = [int(size) for size in re.findall(r"generation\s+total \d+K, used (\d+)K", heap)]
-        used = used or [int(size) for size in re.findall(r"used (\d+)K", heap)]
-        return {HEAP: sum(used) / 1024} if used else {}
+        return {} if lives is None else {HEAP: lives / MB}
+
+    def segments(self) -> int:
+        """How many files of segments there are now: some hundred come and go every second."""
+        return sum(1 for _ in _files_below(self.state / "segments"))
 
     def _jvm(self, driver: psutil.Process) -> psutil.Process | None:
         below = driver.children(recursive=True)
@@ -150,7 +149,7 @@ class Probe:
         logs, scratch, of_statistics = (sizes.pop(kind, 0) for kind in ("logs", "scratch", "statistics"))
         return {
             "files of checkpoints": by_part.get("checkpoints", 0),
-            "files of segments": by_part.get("segments", 0),
+            SEGMENTS: by_part.get("segments", 0),
             "other files of the state": by_part.get("other", 0),
             "state without statistics, MB": sum(sizes.values()) / MB,
             "statistics, MB": of_statistics / MB,
@@ -158,6 +157,17 @@ class Probe:
             "scratch files, MB": scratch / MB,
             "temporary files": sum(1 for _ in _files_below(self.temporary)),
         }
+
+
+def _ask_jvm(jvm: psutil.Process, command: str) -> str:
+    asked = ["jcmd", str(jvm.pid), command]
+    return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def living_bytes(histogram: str) -> int | None:
+    """The last line of a list of classes: `Total`, objects, bytes."""
+    found = re.search(r"^Total\s+\d+\s+(\d+)\s*$", histogram, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

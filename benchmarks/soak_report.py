@@ -12,6 +12,7 @@ from soak_probe import COUNTED, HEAP, MEMORY, SERIES, SMALL
 from soak_trend import LEAST_BINS, Point, Trend, trend_of
 
 SAMPLE_SECONDS, CHANGE_SECONDS = 10.0, 60.0
+SEGMENT_SECONDS = 1.0
 WARM_UP_MINUTES = 10.0
 #: One a minute; after the last everything is as it was before the first. Storm's default moves instances and adds none:
 #: Stela gives instances to a new machine and keeps them when a machine goes, and what is counted would grow with them.

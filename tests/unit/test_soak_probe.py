@@ -13,7 +13,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from soak_probe import MB, SERIES, Probe, _mapped, _own_memory, is_python_worker
+from soak_probe import MB, SERIES, Probe, _mapped, _own_memory, is_python_worker, living_bytes
 
 
 def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
@@ -51,6 +51,25 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
         "other files of the state": 1,
         "temporary files": 0,
     }
+
+
+def test_segments_are_counted_by_themselves(tmp_path: Path) -> None:
+    for name in ("segments/a/1.arrow", "segments/b/c/2.arrow", "checkpoints/3"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert Probe(os.getpid(), tmp_path, tmp_path).segments() == 2
+
+
+def test_what_lives_in_a_heap_is_the_last_line_of_javas_list() -> None:
+    listed = """123:
+ num     #instances         #bytes  class name (module)
+-------------------------------------------------------
+   1:        123456       10485760  [B (java.base@17.0.15)
+   2:          4000        2097152  java.lang.Total
+Total       1077710       73843096
+"""
+    assert living_bytes(listed) == 73_843_096
+    assert living_bytes("123:\njava.io.IOException: no such process") is None
 
 
 #: Maps all of a file, says so, and stays until its standard input ends.

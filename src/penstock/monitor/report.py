@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any
 
 from penstock.channels.records import NewSegment
@@ -57,7 +58,21 @@ class BundleReport:
     operator: str = ""
 
     def as_json(self) -> bytes:
-        return json.dumps({**vars(self), "segments": [vars(one) for one in self.segments]}).encode()
+        return _text(self._told() | {"segments": [vars(one) for one in self.segments]}).encode()
+
+    def in_manifest(self) -> dict[str, Any]:
+        """Without the segments, which the catalog holds as rows of their own."""
+        told = self._told()
+        told.pop("segments", None)
+        return told
+
+    def _told(self) -> dict[str, Any]:
+        """What is not as usual: there is a report for every piece, and most of it would say that there was nothing."""
+        told = dict(vars(self))
+        for name, usual in _USUAL.items():
+            if told[name] == usual:
+                del told[name]
+        return told
 
     @staticmethod
     def parse(text: bytes) -> BundleReport:
@@ -66,9 +81,21 @@ class BundleReport:
     @staticmethod
     def of(fields: dict[str, Any]) -> BundleReport:
         """From what was JSON."""
-        fields["segments"] = tuple(NewSegment(**segment) for segment in fields["segments"])
-        fields["staged"] = tuple((staged, final) for staged, final in fields["staged"])
+        fields["segments"] = tuple(NewSegment(**segment) for segment in fields.get("segments", ()))
+        fields["staged"] = tuple((staged, final) for staged, final in fields.get("staged", ()))
         return BundleReport(**fields)
+
+
+#: What a field of a report is if nothing is said of it.
+_USUAL = {
+    one.name: one.default if one.default_factory is MISSING else one.default_factory()
+    for one in fields_of(BundleReport)
+    if one.default is not MISSING or one.default_factory is not MISSING
+}
+
+
+#: Made once: `json.dumps` would make another one for every text that is not written in its usual way.
+_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
@@ -96,9 +123,7 @@ class BatchReport:
         return sum(bundle.bad_rows for bundle in self.bundles)
 
     def as_json(self) -> str:
-        """Without the segments, which the catalog holds as rows of their own."""
-        bundles = [{**vars(bundle), "segments": ()} for bundle in self.bundles]
-        return json.dumps({**vars(self), "bundles": bundles})
+        return _text({**vars(self), "bundles": [bundle.in_manifest() for bundle in self.bundles]})
 
     @staticmethod
     def parse(manifest: str) -> BatchReport:

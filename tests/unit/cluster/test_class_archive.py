@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.cluster import class_archive, daemons
+from penstock.cluster.java import find_java
 from penstock.cluster.local import LocalCluster
 from penstock.errors import PenstockError
 
@@ -31,6 +34,21 @@ def test_every_jvm_of_ours_is_told_of_the_archive(archive: Path, tmp_path: Path)
     assert LocalCluster(1, 1, 1).java_options()["spark.driver.extraJavaOptions"].startswith(option)
     assert option in daemons.java_options(tmp_path)
     assert option in daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
+
+
+def test_java_maps_the_archive_where_it_was_made_for(archive: Path) -> None:
+    """Elsewhere it would correct every address in it: each JVM then has a copy of its own, of 130 MB."""
+    java, _ = find_java()
+    assert java is not None
+    command = [java, *shlex.split(class_archive.java_options()), "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.search(r"\bArchiveRelocationMode\s+= 0\b", told.stdout)
+
+
+def test_the_heap_of_a_daemon_begins_small(tmp_path: Path) -> None:
+    """It would begin with all that the daemon may have, and be full of garbage before anything is collected."""
+    options = daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
+    assert "-Xms32m" in options.split()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BundleReport, sums
+from penstock.monitor.report import BatchReport, BundleReport, sums
 
 REPORT = BundleReport(
     slot="a/0",
@@ -44,6 +45,28 @@ def test_a_report_from_before_the_monitor_can_be_read() -> None:
     old = BundleReport.parse(json.dumps(fields).encode())
     assert (old.rows_in, old.traffic) == (REPORT.rows_in, REPORT.traffic)
     assert (old.rows_by_channel, old.by_spark_sql, old.memory, old.executor_memory) == ({}, False, None, None)
+
+
+def test_what_is_as_usual_is_not_written() -> None:
+    """There is a report for every piece: of 900 bytes that it had, half said that there was nothing."""
+    plain = replace(REPORT, segments=(), staged=(), by_spark_sql=False)
+    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (plain,), ends={"s.out": 10})
+    [told] = json.loads(batch.as_json())["bundles"]
+    assert not told.keys() & {"segments", "staged", "bad_rows", "bad_example", "rows_from", "by_spark_sql"}
+    assert BatchReport.parse(batch.as_json()) == batch
+
+
+def test_a_manifest_has_no_segments_and_all_staged_files() -> None:
+    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, replace(REPORT, partition=2)))
+    assert BatchReport.parse(batch.as_json()).bundles == tuple(replace(one, segments=()) for one in batch.bundles)
+
+
+def test_a_manifest_that_says_everything_can_be_read() -> None:
+    """Those of before had every field."""
+    fields = {**vars(REPORT), "segments": ()}
+    batch = {"operator": "m", "batch": 4, "started": 1.0, "finished": 2.0, "rows_in": 10, "rows_out": {"out": 7}}
+    parsed = BatchReport.parse(json.dumps({**batch, "bundles": [fields], "busy_elsewhere": 0.0, "ends": {}}))
+    assert parsed.bundles == (replace(REPORT, segments=()),)
 
 
 def test_counts_of_the_same_name_are_added_up() -> None:

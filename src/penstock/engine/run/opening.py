@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +38,7 @@ from penstock.engine.state.succession import OldState
 from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.monitor.monitor import Monitor
-from penstock.monitor.report import BatchReport, BundleReport
+from penstock.monitor.report import BatchReport
 from penstock.monitor.store import StatisticsStore
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
@@ -179,9 +178,7 @@ def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
     for operator in operators:
         last = catalog.last_batch(operator)
         for batch in catalog.manifests(operator, (last or 0) - 2):
-            fields = json.loads(batch.manifest)
-            bundles = tuple(BundleReport.parse(json.dumps(one).encode()) for one in fields["bundles"])
-            finish_files(BatchReport(**{**fields, "bundles": bundles}), catalog)
+            finish_files(BatchReport.parse(batch.manifest), catalog)
 
 
 def clear_left_sinks(old: Shape, declared: Shape, owner: Owner) -> None:
