@@ -364,6 +364,7 @@ class Run:
             return
         # The next start sweeps what is left.
         with traced("the catalog could not be tidied up at the end of the run", PenstockError, OSError):
+            self._catalog.keep_hold()  # a driver that has taken over tidies up by itself
             if self._kept_record is not None:
                 self._kept_record.write()
             if self._published_record is not None:
