@@ -78,6 +78,11 @@ class SinkKind:
         """Raise a named error if the sink cannot be written to. Penstock calls it before a run touches its state. No
         other state has the same `identity`. `goes_on` says whether the sink has written to the same place before."""
 
+    def check_not_ahead(self, sink: str, mark: str, batches: Mapping[str, int], where: Location | None) -> None:
+        """Raise a named error if the sink has rows of batches that a state which goes on does not know: that state is
+        an older copy. `batches` has the last batch of each query that may write to the sink, by what `SinkPlace.by`
+        says of the query; -1 if it has published none."""
+
     def bundle_function(self) -> Callable[[pa.RecordBatch], Any] | None:
         """The function that a bundle calls with each record batch. Penstock ignores what the function returns. The
         function travels to the executors, so it must be picklable. If a batch is run again after a failure, Penstock

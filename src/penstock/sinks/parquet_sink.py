@@ -55,6 +55,24 @@ class ParquetSink(SinkKind):
         if self.existing == "refuse" and not goes_on:
             check_folder(sink, self.path, identity, where)
 
+    def check_not_ahead(self, sink: str, mark: str, batches: Mapping[str, int], where: Location | None) -> None:
+        filesystem, root = open_filesystem(self.path)
+        file = re.compile(rf"part-(\d+)-\d+(?:\.\d+)?-{re.escape(mark)}(\..+)?\.parquet")
+        ahead = []
+        for one in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True)):
+            found = file.fullmatch(one.base_name)
+            if found and int(found[1]) > batches.get(found[2] or "", int(found[1])):
+                ahead.append(one.base_name)
+        if ahead:
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f'the sink "{sink}" has written {min(ahead)} to {self.path}'
+                f"{f' and {len(ahead) - 1:,} more files' if len(ahead) > 1 else ''}, of which this state knows "
+                "nothing: it is an older copy of the state that wrote them.",
+                "Go on with that state. If it is gone, move these files away: their rows are written again.",
+                where,
+            )
+
     def file_writer(self, place: SinkPlace) -> ParquetWriter:
         return ParquetWriter(absolute(self.path), place.mark, place.by)
 

@@ -150,8 +150,8 @@ class FileOffsets(Offsets):
         self.position: Offset = self._place.value
         #: Bytes of the file at that place that lie before it.
         self._read_of_file = 0
-        #: Where the last two batches end that are over, the older one first; at a start, where the source goes on. Spark
-        #: shows the last of them once more when a query is started again.
+        #: Where the last two batches end that are over, the older one first; at a start, where the source goes on.
+        #: Spark shows the last of them once more when a query is started again.
         self._over: tuple[Place, Place] | None = None
         self._next_look = 0.0
         #: Looks that failed one after the other.

@@ -38,14 +38,14 @@ def finish_files(report: BatchReport, catalog: Catalog) -> None:
     """Give the staged files of a published batch their final names. After a crash this is done again, and changes
     nothing.
 
-    The catalog notes it, so that a file which others have taken away since is not taken for lost."""
+    The catalog notes first that all of them are there: a file under its final name belongs to others, and if they have
+    taken it away it is not lost."""
     files, key = list(_files(report)), f"finished/{report.operator}"
-    was_finished = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
+    were_seen = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
+    # A file is looked for first: S3 has no error of its own for one that is not there.
+    staged_still = [one for one in files if _exists(one[0], one[1])]
     for filesystem, staged, final in files:
-        # The file is looked for first: S3 has no error of its own for a file that is not there.
-        if _exists(filesystem, staged):
-            filesystem.move(staged, final)
-        elif not was_finished and not _exists(filesystem, final):
+        if not were_seen and (filesystem, staged, final) not in staged_still and not _exists(filesystem, final):
             raise PenstockError(
                 "SINK_FILE_LOST",
                 f'rows that batch {report.batch} of "{report.operator}" has written are lost: the file is neither at '
@@ -53,8 +53,10 @@ def finish_files(report: BatchReport, catalog: Catalog) -> None:
                 f"Restore the file to one of the two places. If you can do without its rows, put an empty file at "
                 f"{final}, start again, and delete that file then.",
             )
-    if files and not was_finished:
+    if files and not were_seen:
         catalog.set_meta(key, str(report.batch))
+    for filesystem, staged, final in staged_still:
+        filesystem.move(staged, final)
 
 
 def _files(report: BatchReport) -> Iterator[tuple[pafs.FileSystem, str, str]]:

@@ -108,7 +108,7 @@ def open_context(
     record = PublishedRecord(state.path)
     record.check(carried, catalog.load().last_batches)
     check_segments(definition, old, succession, catalog, store)
-    check_sinks(definition, old, owner, declared)
+    check_sinks(definition, old, owner, declared, succession, catalog)
     check_sources(definition)
 
     claim(state.path, catalog, owner, outside if not settings.catalog else ())

@@ -97,6 +97,20 @@ def test_a_final_file_that_somebody_has_taken_away_is_not_missed(writer, catalog
     finish_sinks(["out"], catalog)
 
 
+def test_a_final_file_that_is_taken_away_before_the_others_have_their_names_is_not_missed(writer, catalog) -> None:
+    """A disk without room for another name, or a kill, comes between the files of a batch."""
+    first, second = writer.write([ROWS], "part-7-0"), writer.write([ROWS], "part-7-1")
+    catalog.publish("out", 7, [], report_of(first, second).as_json(), {})
+    (in_the_way := Path(second[1]) / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match="part-7-1"):
+        finish_files(report_of(first, second), catalog)
+    Path(first[1]).unlink()
+    in_the_way.rmdir()
+    in_the_way.parent.rmdir()
+    finish_sinks(["out"], catalog)
+    assert pq.read_table(second[1]).num_rows == 20
+
+
 def test_a_staged_file_is_moved_whatever_the_catalog_says(writer, catalog) -> None:
     """A power cut may undo a move that the catalog remembers: then the file is back where it was staged."""
     file = writer.write([ROWS], "part-7-0")
