@@ -48,6 +48,8 @@ class SinkPlace:
     batches_before: int = 0
     #: The driver's Java classes, by a SparkSession.
     java: Callable[[Any], Any] | None = None
+    #: Whether what is written must survive a power cut (the setting catalog_durability).
+    durable: bool = False
 
 
 class SinkKind:

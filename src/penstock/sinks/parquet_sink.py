@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
-from penstock.channels.segments import absolute, open_filesystem
+from penstock.channels.segments import absolute, open_filesystem, sync
 from penstock.errors import Location, PenstockError
 from penstock.kinds import SinkKind, SinkPlace
 from penstock.sinks.mistakes import bad_sink
@@ -74,7 +74,7 @@ class ParquetSink(SinkKind):
             )
 
     def file_writer(self, place: SinkPlace) -> ParquetWriter:
-        return ParquetWriter(absolute(self.path), place.mark, place.by)
+        return ParquetWriter(absolute(self.path), place.mark, place.by, place.durable)
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,16 @@ class ParquetWriter:
     #: batches from 0, and none may replace another's; a batch that is replayed replaces its own.
     mark: str
     by: str = ""
+    #: Whether a file must be on the disk, and not only in the operating system's memory, before it counts as staged.
+    durable: bool = False
 
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         filesystem, root = open_filesystem(self.path)
         staged = f"{root}/{STAGING}/{name}-{self.mark}{self.by}-{uuid4().hex}.parquet"
         filesystem.create_dir(f"{root}/{STAGING}", recursive=True)
         pq.write_table(pa.Table.from_batches(batches), staged, filesystem=filesystem)
+        if self.durable and isinstance(filesystem, pafs.LocalFileSystem):
+            sync(Path(staged), Path(staged).parent)
         scheme = self.path if ":" in self.path else ""
         return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}{self.by}.parquet"
 

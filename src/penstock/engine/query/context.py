@@ -79,7 +79,7 @@ class RunContext:
         before = self.batches_before.get(sink.name, 0)
         by = "" if first is None else by_of(sink.name, first.name, self.batches_before)
         mark = mark_of(self.identity, sink.name, before)
-        return SinkPlace(sink.name, mark, by, before, java_of)
+        return SinkPlace(sink.name, mark, by, before, java_of, self.settings.durable)
 
     def file_writer(self, sink: Sink, first: Operator | None = None) -> FileWriter | None:
         """What writes the files of a sink; None if the sink writes no files. `first` is as in `place_of_sink`."""
