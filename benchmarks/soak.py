@@ -50,8 +50,8 @@ PENSTOCK = str(Path(sys.executable).parent / "penstock")
 METHOD = """\
 `penstock run` on a standalone cluster of two machines: {rate} rows/s of {keys} keys through a map with dead letters,
 a map by key and a keyed operator, and every minute one of: {changes}. Every ten seconds what is in the table was
-measured from outside. Files of segments are counted every second, and ten counts are one figure: they come and go by
-the hundred. The heap is measured once in {cycle:.0f} minutes, after a collection: what lives in it. Memory of the JVMs
+measured from outside. Files of segments come and go by the hundred: they were counted every second, and a figure is the
+mean of about ten counts. What lives in the heap was measured once in {cycle:.0f} minutes. Memory of the JVMs
 is what they have resident; of Python processes their share of memory without a file (Pss_Anon, Pss_Shmem). A file that
 has several names counts once. The first {warm:.0f} minutes do not count.
 

@@ -93,7 +93,7 @@ class Probe:
         return {} if lives is None else {HEAP: lives / MB}
 
     def segments(self) -> int:
-        """How many files of segments there are now: some hundred come and go every second."""
+        """How many files of segments there are now. They come and go by the hundred."""
         return sum(1 for _ in _files_below(self.state / "segments"))
 
     def _jvm(self, driver: psutil.Process) -> psutil.Process | None:

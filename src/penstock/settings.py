@@ -95,8 +95,9 @@ class Settings:
     )
     catalog_durability: str = setting(
         "process",
-        "What the SQLite catalog survives without losing a published batch: the end of the process (process), or a "
-        "power cut as well (power). Spark does not sync its own checkpoint files to the disk.",
+        "What the SQLite catalog, segments and the files of Parquet sinks survive without losing a published batch: "
+        "the end of the process (process), or a power cut as well (power). With a catalog in PostgreSQL this holds for "
+        "segments and files alone. Spark does not sync its own checkpoint files to the disk.",
         choices=("process", "power"),
     )
     segments: str = setting(
@@ -301,6 +302,11 @@ class Settings:
             check(field, getattr(self, field.name))
         freeze_windows(self.freeze)
         check_thresholds(self.threshold_out, self.threshold_in, self.threshold_gap)
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is written must survive a power cut."""
+        return self.catalog_durability == "power"
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:

@@ -34,6 +34,31 @@ def test_postgresql_connections_that_were_lost_are_made_again(postgresql_url: st
         other.close()
 
 
+def test_a_postgresql_that_takes_no_writes_for_a_while_is_waited_for(postgresql_url: str) -> None:
+    """As during a fail-over: the address leads to a replica that is not the primary yet."""
+    catalog = Catalog.open(postgresql_url, "words", retries=Retries(times=6, first_pause=0.1))
+    settings = Database.open(postgresql_url)._engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def read_only(value: str) -> None:
+        with settings.connect() as connection:
+            connection.execute(sa.text(f"ALTER SYSTEM SET default_transaction_read_only = {value}"))
+            connection.execute(sa.text("SELECT pg_reload_conf()"))
+
+    promoted = threading.Timer(1.0, lambda: read_only("off"))
+    try:
+        read_only("on")
+        with settings.connect() as connection:
+            while connection.execute(sa.text("SHOW default_transaction_read_only")).scalar() != "on":
+                pass
+        promoted.start()
+        assert catalog.publish("read", 0, [new("a")], "{}", {}) is not None
+    finally:
+        promoted.join()
+        read_only("off")
+        settings.dispose()
+        catalog.close()
+
+
 @pytest.fixture
 def sqlite_path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.db"

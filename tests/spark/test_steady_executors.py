@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from conftest import TEST_SETTINGS
 
+from penstock.cluster.provider import Executor
 from penstock.cluster.standalone import StandaloneCluster
+from penstock.engine.spark import warming
 from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.idle_workers import MOST_IDLE
-from penstock.engine.spark.warming import warm_state
+from penstock.engine.spark.warming import WarmFeed, warm_state
 
 AT_ONCE = 6
 KEPT = 2
@@ -54,7 +56,19 @@ def test_an_executor_keeps_few_idle_workers_and_one_session_warms_all_machines(h
     again = {int(pid) for pid in internals.run_on([executor] * KEPT, take_a_while)}
     assert again == left, "those that are kept are used again"
 
-    warm_state(internals, [executor], str(tmp_path), 60)
+    shown: list[tuple[str | None, str]] = []
+
+    class Watched(WarmFeed):
+        def partitions(self, start: str | None, end: str) -> list[tuple[bytes, Executor | None]]:
+            shown.append((start, end))
+            return super().partitions(start, end)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warming, "WarmFeed", Watched)
+        assert warm_state(internals, [executor], str(tmp_path), 60)
+    assert shown[:2] == [(None, "1"), ("1", "2")]
+    assert shown[-1] == ("2", "3"), "the second query goes on with the state of the first one"
+    assert shown.count((None, "1")) == 1, "and does not begin anew"
     before = hear_of_queries(host)
     for _ in range(3):
         assert warm_state(internals, [executor], str(tmp_path), 60)

@@ -33,6 +33,8 @@ JOURNAL_BYTES = 4 << 20
 CONNECT_SECONDS = 5
 #: SQLSTATEs of problems that may pass: a lost connection, a deadlock, a server that restarts or lacks something.
 _PASSING_STATES = ("08", "40", "53", "57P")
+#: The server takes no writes: a replica that is not the primary yet, or a primary that is none any more.
+_READ_ONLY = "25006"
 #: Once the tables are there, these errors are mistakes of Penstock's own: trying again would not help.
 _MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
@@ -201,6 +203,8 @@ class Database:
             except (DBAPIError, PoolTimeoutError) as error:
                 if pause is None or not _may_pass(error):
                     raise self.unreachable(error) from None
+                if _state(error) == _READ_ONLY:
+                    self._engine.dispose()  # the address may lead to another server by now
                 LOGGER.info("%s Penstock tries again in %g s.", self.unreachable(error).message, pause)
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
@@ -324,9 +328,16 @@ def _may_pass(error: DBAPIError | PoolTimeoutError) -> bool:
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-    state = getattr(error.orig, "sqlstate", None)
+    state = _state(error)
+    if state == _READ_ONLY:
+        return True
     # A connection that cannot be made, or breaks, has no state: the server could not send one.
     return isinstance(error, sa.exc.OperationalError) and (state is None or state.startswith(_PASSING_STATES))
+
+
+def _state(error: Exception) -> str | None:
+    """The SQLSTATE of an error of PostgreSQL, if the server could send one."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None)
 
 
 def _shown(url: sa.URL) -> str:

@@ -37,8 +37,12 @@ class KeptPieces:
             if content is None:
                 return None
             written = file.with_name(f"{uuid4().hex}.new")
-            written.write_bytes(content)
-            written.replace(file)
+            try:
+                written.write_bytes(content)
+                written.replace(file)
+            except BaseException:
+                written.unlink(missing_ok=True)  # on a full disk each attempt would leave one
+                raise
         make_room(self.folder, self.most_bytes, ".piece")
         return pa.py_buffer(content)
 

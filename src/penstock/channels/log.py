@@ -86,6 +86,8 @@ class Channels:
         self._committed: dict[tuple[str, str], int] = {}
         self._committed_in_catalog: dict[tuple[str, str], int] = {}
         self._publishing = JointPublishing(self._enter_all)
+        #: Whether the last sweep has found that no thread publishes any more.
+        self.nobody_publishes = False
         self._sweeping = threading.Lock()
         self._sweeps = 0
         self._adopt(catalog.load())
@@ -263,8 +265,12 @@ class Channels:
         does not name is a leftover, whatever its number. An attempt at a batch that a chain was to publish may have a
         higher number than any batch of the operator that writes the channel since. If a thread is still publishing,
         which the database holds up, what that one may be about to name stays."""
-        nobody_publishes = self._publishing.end(END_SECONDS)
-        return self.sweep(startup=nobody_publishes, thorough=True)
+        self.nobody_publishes = self._publishing.end(END_SECONDS)
+        if self.nobody_publishes:
+            # The catalog may have a batch of which this process never heard: the connection broke at the commit, and
+            # all further attempts failed.
+            self._adopt(self.catalog.load())
+        return self.sweep(startup=self.nobody_publishes, thorough=True)
 
     # Parts of the above
 

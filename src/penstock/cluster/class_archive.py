@@ -35,8 +35,9 @@ TRAINING_SECONDS = 600.0
 MOST_OTHERS = 2
 #: Nobody wants to read that an archive does not fit: Java then does without it.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-#: Map the archive where it was made for, unless something is in the way. By default Java 17 maps it elsewhere and
-#: corrects every address in it: each JVM has a copy of 130 MB then, and starts half a second later.
+#: Java maps the archive at the address that it was made for, unless something is in the way there. By default (17.0.15)
+#: it maps the archive elsewhere and corrects every address in it: each JVM has a copy of 130 MB then. A Java that does
+#: not know the option ignores it: Spark starts all its JVMs with -XX:+IgnoreUnrecognizedVMOptions.
 _IN_ITS_PLACE = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 #: A word that Spark's launcher takes as it is.
 _PLAIN = re.compile(r"""[^\s'"\\]+""")

@@ -18,8 +18,8 @@ from penstock.cluster.spark_home import spark_home
 #: The daemons do little and should be up soon: compiling less and collecting simply halves their start (9 s to 4 s on
 #: two cores).
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: A heap that begins small grows only as far as what lives in it needs. Without it a daemon begins with all that it may
-#: have, and fills that with garbage before it collects any.
+#: A heap that begins small grows only as far as what lives in it needs. By default it begins with a 64th of the
+#: machine's memory: from 16 GB on that is all that a daemon may have, and it fills up before anything is collected.
 SMALL_HEAP = "-Xms32m"
 #: Executors run for long and do work, so the compiler stays; their heaps are small, and a slot is often one core.
 EXECUTOR_JVM = "-XX:+UseSerialGC"

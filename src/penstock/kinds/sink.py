@@ -48,6 +48,8 @@ class SinkPlace:
     batches_before: int = 0
     #: The driver's Java classes, by a SparkSession.
     java: Callable[[Any], Any] | None = None
+    #: Whether what is written must survive a power cut (the setting catalog_durability).
+    durable: bool = False
 
 
 class SinkKind:
@@ -77,6 +79,11 @@ class SinkKind:
     def check(self, sink: str, identity: str, goes_on: bool, where: Location | None) -> None:
         """Raise a named error if the sink cannot be written to. Penstock calls it before a run touches its state. No
         other state has the same `identity`. `goes_on` says whether the sink has written to the same place before."""
+
+    def check_not_ahead(self, sink: str, mark: str, batches: Mapping[str, int], where: Location | None) -> None:
+        """Raise a named error if the sink has rows of batches that a state which goes on does not know: that state is
+        an older copy. `batches` has the last batch of each query that may write to the sink, by what `SinkPlace.by`
+        says of the query; -1 if it has published none."""
 
     def bundle_function(self) -> Callable[[pa.RecordBatch], Any] | None:
         """The function that a bundle calls with each record batch. Penstock ignores what the function returns. The

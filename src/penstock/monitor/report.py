@@ -94,7 +94,7 @@ _USUAL = {
 }
 
 
-#: Made once: `json.dumps` would make another one for every text that is not written in its usual way.
+#: `json.dumps` would make a new encoder at every call, because the separators are not its own.
 _text = json.JSONEncoder(separators=(",", ":")).encode
 
 

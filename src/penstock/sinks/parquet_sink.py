@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
-from penstock.channels.segments import absolute, open_filesystem
+from penstock.channels.segments import absolute, open_filesystem, sync
 from penstock.errors import Location, PenstockError
 from penstock.kinds import SinkKind, SinkPlace
 from penstock.sinks.mistakes import bad_sink
@@ -55,8 +55,26 @@ class ParquetSink(SinkKind):
         if self.existing == "refuse" and not goes_on:
             check_folder(sink, self.path, identity, where)
 
+    def check_not_ahead(self, sink: str, mark: str, batches: Mapping[str, int], where: Location | None) -> None:
+        filesystem, root = open_filesystem(self.path)
+        file = re.compile(rf"part-(\d+)-\d+(?:\.\d+)?-{re.escape(mark)}(\..+)?\.parquet")
+        ahead = []
+        for one in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True)):
+            found = file.fullmatch(one.base_name)
+            if found and int(found[1]) > batches.get(found[2] or "", int(found[1])):
+                ahead.append(one.base_name)
+        if ahead:
+            raise PenstockError(
+                "STATE_DOES_NOT_FIT",
+                f'the sink "{sink}" has written {min(ahead)} to {self.path}'
+                f"{f' and {len(ahead) - 1:,} more files' if len(ahead) > 1 else ''}, of which this state knows "
+                "nothing: it is an older copy of the state that wrote them.",
+                "Go on with that state. If it is gone, move these files away: their rows are written again.",
+                where,
+            )
+
     def file_writer(self, place: SinkPlace) -> ParquetWriter:
-        return ParquetWriter(absolute(self.path), place.mark, place.by)
+        return ParquetWriter(absolute(self.path), place.mark, place.by, place.durable)
 
 
 @dataclass(frozen=True)
@@ -68,12 +86,16 @@ class ParquetWriter:
     #: batches from 0, and none may replace another's; a batch that is replayed replaces its own.
     mark: str
     by: str = ""
+    #: Whether a file must be on the disk, and not only in the operating system's memory, before it counts as staged.
+    durable: bool = False
 
     def write(self, batches: Sequence[pa.RecordBatch], name: str) -> tuple[str, str]:
         filesystem, root = open_filesystem(self.path)
         staged = f"{root}/{STAGING}/{name}-{self.mark}{self.by}-{uuid4().hex}.parquet"
         filesystem.create_dir(f"{root}/{STAGING}", recursive=True)
         pq.write_table(pa.Table.from_batches(batches), staged, filesystem=filesystem)
+        if self.durable and isinstance(filesystem, pafs.LocalFileSystem):
+            sync(Path(staged), Path(staged).parent)
         scheme = self.path if ":" in self.path else ""
         return f"{scheme}|{staged}", f"{root}/{name}-{self.mark}{self.by}.parquet"
 

@@ -150,8 +150,9 @@ class FileOffsets(Offsets):
         self.position: Offset = self._place.value
         #: Bytes of the file at that place that lie before it.
         self._read_of_file = 0
-        #: Where the batch before began that Spark asked for last.
-        self._last_start: Place | None = None
+        #: Where the last two batches end that are over, the older one first; at a start, where the source goes on.
+        #: Spark shows the last of them once more when a query is started again.
+        self._over: tuple[Place, Place] | None = None
         self._next_look = 0.0
         #: Looks that failed one after the other.
         self._failed_looks = 0
@@ -184,9 +185,15 @@ class FileOffsets(Offsets):
 
     def ranges(self, start: Offset | None, end: Offset, instances: int) -> Sequence[Range]:
         first, stop = Place.of(start), Place.of(end)
-        self._list.need_from((self._last_start or first).file)
-        self._last_start = first
+        self._over = self._over or (first, first)
+        self._list.need_from(self._over[0].file)
         return list(self._cut(first, stop, instances))
+
+    def committed(self, end: Offset) -> None:
+        """Batches are cut ahead, so what is cut may be asked for again. Another thread calls it than the one that cuts:
+        the list forgets files when the next batch is cut."""
+        place = Place.of(end)
+        self._over = (self._over[1] if self._over else place, place)
 
     def look(self) -> None:
         began = self._clock()

@@ -25,7 +25,7 @@ MESSAGES = 16_384
 #: The longest that one such call waits. A range without gaps is complete before that.
 WAIT = 0.25
 #: Without a message for so long, reading has failed; Spark then tries again.
-STALLED_SECONDS = 30.0
+STALLED_SECONDS = 60.0
 #: What a consumer calls its group, unless the user does: librdkafka wants a name, but no group is joined.
 GROUP = "penstock"
 #: Open consumers that a worker process keeps.
@@ -155,7 +155,7 @@ class MessageReader:
                 if ended_at is not None and ended_at >= stop:
                     position = max(position, ended_at)  # the last offsets of the range have no messages
                 elif time.monotonic() - heard > STALLED_SECONDS:
-                    raise self._stalled(position, stop, ended_at)
+                    raise self._stalled(consumer, position, stop, ended_at)
         except BaseException:
             consumer.close()
             raise
@@ -190,20 +190,26 @@ class MessageReader:
 
     def _check_beginning(self, consumer: Any, first: int) -> None:
         """The first messages of a range are not there: compaction may have taken them, retention must not."""
+        begins, _ = self._bounds(consumer)
+        if begins > first:
+            raise data_lost(self.topic, self.partition, f"it begins at offset {begins:,}, and {first:,} is next")
+
+    def _bounds(self, consumer: Any) -> tuple[int, int]:
+        """Where the partition begins and ends, by its broker; KAFKA_UNREACHABLE if that does not answer."""
         where = library().TopicPartition(self.topic, self.partition)
         try:
             offsets = consumer.get_watermark_offsets(where, timeout=SECONDS)
         except library().KafkaException as error:
             raise unreachable(self.servers, error) from None
         if offsets is None:
-            what = f'where partition {self.partition} of "{self.topic}" begins was not answered'
+            what = f'where partition {self.partition} of "{self.topic}" begins and ends was not answered'
             raise unreachable(self.servers, f"{what} within {SECONDS:g} s")
-        if offsets[0] > first:
-            raise data_lost(self.topic, self.partition, f"it begins at offset {offsets[0]:,}, and {first:,} is next")
+        return offsets
 
-    def _stalled(self, position: int, stop: int, ended_at: int | None) -> PenstockError:
-        if ended_at is not None:
-            return data_lost(self.topic, self.partition, f"it ends at offset {ended_at:,}, and went on to {stop:,}")
+    def _stalled(self, consumer: Any, position: int, stop: int, ended_at: int | None) -> PenstockError:
+        # That the partition ends early may be what a kept consumer was told before the range was written.
+        if ended_at is not None and (ends := self._bounds(consumer)[1]) < stop:
+            return data_lost(self.topic, self.partition, f"it ends at offset {ends:,}, and went on to {stop:,}")
         what = f'no message of partition {self.partition} of "{self.topic}" from offset {position:,} on came'
         return unreachable(self.servers, f"{what} for {STALLED_SECONDS:g} s")
 

@@ -208,7 +208,9 @@ class KafkaOffsets(Offsets):
             ends = self._brokers.latest(self._partitions)
         except PenstockError as error:
             since = self._silent_since = now if self._silent_since is None else self._silent_since
-            if error.name != "KAFKA_UNREACHABLE" or now - since > PATIENCE_SECONDS:
+            # A broker that starts again may list no topics for a moment.
+            may_pass = error.name == "KAFKA_UNREACHABLE" or (error.name == "KAFKA_UNKNOWN_TOPIC" and self._latest)
+            if not may_pass or now - since > PATIENCE_SECONDS:
                 raise self._named(error) from None
             self._next_look = self._clock() + LOOK_SECONDS
             return

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
+
+import pytest
 
 from penstock.channels.kept_pieces import KeptPieces, make_room
 from penstock.channels.origins import Origins, origin_of
@@ -25,6 +29,17 @@ def test_what_cannot_be_fetched_is_not_kept(tmp_path):
     assert kept.get("a", lambda: None) is None
     found = kept.get("a", lambda: b"rows")
     assert found is not None
+
+
+def test_what_finds_no_room_leaves_nothing(tmp_path, monkeypatch):
+    def full(self: Path, content: bytes) -> int:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="space"):
+        KeptPieces(tmp_path, 1000).get("a", lambda: b"rows")
+    assert [file.suffix for file in tmp_path.iterdir()] == [".lock"]
 
 
 def test_the_oldest_go_first(tmp_path):

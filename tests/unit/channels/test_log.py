@@ -254,6 +254,24 @@ def test_at_the_end_nothing_is_left_that_the_catalog_does_not_name(world: World)
         channels.publish("read", 4, [late], "{}", {})
 
 
+def test_at_the_end_a_batch_stays_that_is_in_the_catalog_though_nobody_was_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection broke at the commit, and the database did not answer again until the run was about to end."""
+    channels, publish = world.channels(), world.catalog.publish_all
+
+    def unanswered(batches: Any) -> Any:
+        publish(batches)
+        raise PenstockError("CATALOG_UNREACHABLE", "The connection was lost.", "Try again.")
+
+    with monkeypatch.context() as patch, pytest.raises(PenstockError, match="lost"):
+        patch.setattr(world.catalog, "publish_all", unanswered)
+        channels.publish("read", 0, [published := world.segment(0, 10)], "{}", {})
+    world.segment(1, 1)
+    assert channels.sweep_at_the_end() == Swept(0, 0, 1)
+    assert world.store.list("lines") == [published.path] == [one.path for one in world.catalog.load().segments]
+
+
 def test_at_the_end_what_a_thread_is_still_publishing_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database holds it up for longer than anybody waits for it."""
     monkeypatch.setattr(log, "END_SECONDS", 0.05)
@@ -271,6 +289,7 @@ def test_at_the_end_what_a_thread_is_still_publishing_stays(world: World, monkey
     thread.start()
     assert begun.wait(5)
     channels.sweep_at_the_end()
+    assert not channels.nobody_publishes
     may_go_on.set()
     thread.join(5)
     assert world.store.list("lines") == [coming.path]

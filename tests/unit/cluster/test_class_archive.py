@@ -36,8 +36,9 @@ def test_every_jvm_of_ours_is_told_of_the_archive(archive: Path, tmp_path: Path)
     assert option in daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
 
 
-def test_java_maps_the_archive_where_it_was_made_for(archive: Path) -> None:
-    """Elsewhere it would correct every address in it: each JVM then has a copy of its own, of 130 MB."""
+def test_java_takes_the_options_of_the_archive(archive: Path) -> None:
+    """Java maps it at the address that it was made for. Elsewhere Java would correct every address in it: each JVM has
+    a copy of 130 MB then."""
     java, _ = find_java()
     assert java is not None
     command = [java, *shlex.split(class_archive.java_options()), "-XX:+PrintFlagsFinal", "-version"]
@@ -46,7 +47,8 @@ def test_java_maps_the_archive_where_it_was_made_for(archive: Path) -> None:
 
 
 def test_the_heap_of_a_daemon_begins_small(tmp_path: Path) -> None:
-    """It would begin with all that the daemon may have, and be full of garbage before anything is collected."""
+    """On a machine of 16 GB it would begin with all that the daemon may have, and fill with garbage before anything is
+    collected."""
     options = daemons.daemon_environment({}, tmp_path, "127.0.0.2")["SPARK_DAEMON_JAVA_OPTS"]
     assert "-Xms32m" in options.split()
 

@@ -48,7 +48,7 @@ def test_a_report_from_before_the_monitor_can_be_read() -> None:
 
 
 def test_what_is_as_usual_is_not_written() -> None:
-    """There is a report for every piece: of 900 bytes that it had, half said that there was nothing."""
+    """There is a report for every piece: a third of its text said that there was nothing."""
     plain = replace(REPORT, segments=(), staged=(), by_spark_sql=False)
     batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (plain,), ends={"s.out": 10})
     [told] = json.loads(batch.as_json())["bundles"]

@@ -195,6 +195,18 @@ def test_a_beginning_that_nobody_tells_is_a_named_error(low: Any, monkeypatch: p
     assert caught.value.name == "KAFKA_UNREACHABLE"
 
 
+@pytest.mark.parametrize(
+    ("low", "name"),
+    [(KafkaException(KafkaError(KafkaError._TRANSPORT)), "KAFKA_UNREACHABLE"), (0, "KAFKA_UNREACHABLE")],
+)
+def test_an_end_of_before_does_not_say_that_data_is_lost(low: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kept consumer was told where the partition ended then. Now there is more, and the broker is away."""
+    monkeypatch.setattr(kafka_messages, "STALLED_SECONDS", -1.0)
+    with pytest.raises(PenstockError) as caught:
+        read_from(Scripted([Said(3, KafkaError._PARTITION_EOF)], low=low), monkeypatch, 3, 50)
+    assert caught.value.name == name
+
+
 def test_a_user_may_name_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr("confluent_kafka.Consumer", made.append)

@@ -25,9 +25,12 @@ class FakeBrokers:
     held: dict[Partition, tuple[int, int]]
     by_time: dict[Partition, int] = field(default_factory=dict)
     silent: bool = False
+    unlisted: bool = False
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         self._answer()
+        if self.unlisted:
+            raise PenstockError("KAFKA_UNKNOWN_TOPIC", "no topic", "")
         return sorted(one for one in self.held if one[0] in topics)
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -196,6 +199,23 @@ def test_brokers_that_are_silent_for_a_while_are_waited_for() -> None:
     with pytest.raises(PenstockError) as caught:
         world.look(offsets, kafka_source.PATIENCE_SECONDS + 1)
     assert caught.value.name == "KAFKA_UNREACHABLE"
+
+
+def test_a_topic_that_is_not_listed_for_a_moment_is_waited_for() -> None:
+    """As by a broker that starts again."""
+    world = World({0: (0, 10)})
+    offsets = world.begin()
+    world.look(offsets)
+    world.brokers.unlisted = True
+    world.look(offsets, kafka_source.REFRESH_SECONDS)
+    world.brokers.unlisted = False
+    world.look(offsets)
+    assert offsets.available() == 10
+    world.brokers.unlisted = True
+    world.look(offsets, kafka_source.REFRESH_SECONDS)
+    with pytest.raises(PenstockError) as caught:
+        world.look(offsets, kafka_source.PATIENCE_SECONDS + 1)
+    assert caught.value.name == "KAFKA_UNKNOWN_TOPIC"
 
 
 def test_without_following_it_ends_where_the_topic_ended_when_the_run_began() -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -115,7 +116,7 @@ class ShareRun:
             if len(work) == 1:
                 instances[0].run(work[0][1])
             else:
-                list(worker.threads(len(work)).map(lambda one: one[0].run(one[1]), work))
+                worker.run_all([partial(one.run, rows) for one, rows in work])
         except PenstockError as error:
             raise failure(first, error) from error
         return self._reports(writer)

@@ -7,7 +7,8 @@ import gc
 import os
 import resource
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,6 +70,15 @@ def threads(count: int) -> ThreadPoolExecutor:
         _pools.clear()
         _pools[count] = ThreadPoolExecutor(count, thread_name_prefix="instance")
     return next(iter(_pools.values()))
+
+
+def run_all(work: Sequence[Callable[[], None]]) -> None:
+    """Run instances side by side, until all have ended: the worker's next share must not meet one of this share. Then
+    raise the first error."""
+    running = [threads(len(work)).submit(one) for one in work]
+    wait(running)
+    for one in running:
+        one.result()
 
 
 def relieve() -> None:

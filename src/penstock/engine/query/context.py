@@ -77,13 +77,9 @@ class RunContext:
         """The place of a sink that is written by the query of a chain. `first` is the first operator of the chain; None
         means that the sink has a query of its own."""
         before = self.batches_before.get(sink.name, 0)
-        by = ""
-        if first is not None and first.name != sink.name:
-            # Another query may have written to the sink before, and may do so again. Each counts its own batches.
-            anew = self.batches_before.get(first.name, 0)
-            by = f".{first.name}{f'.{anew}' if anew else ''}"
+        by = "" if first is None else by_of(sink.name, first.name, self.batches_before)
         mark = mark_of(self.identity, sink.name, before)
-        return SinkPlace(sink.name, mark, by, before, java_of)
+        return SinkPlace(sink.name, mark, by, before, java_of, self.settings.durable)
 
     def file_writer(self, sink: Sink, first: Operator | None = None) -> FileWriter | None:
         """What writes the files of a sink; None if the sink writes no files. `first` is as in `place_of_sink`."""
@@ -110,6 +106,13 @@ class RunContext:
             channel_name(self.definition, stream) for name in names[1:] for stream in self.definition.inputs_of(name)
         }
         return [one.name for name in names for one in self.output_channels(name) if one.name not in inside]
+
+
+def by_of(sink: str, first: str, batches_before: Mapping[str, int]) -> str:
+    """What the names of a sink's files say of the query that writes them, by its first operator. Another query may have
+    written to the sink before, and may do so again. Each counts its own batches."""
+    anew = batches_before.get(first, 0)
+    return "" if first == sink else f".{first}{f'.{anew}' if anew else ''}"
 
 
 def mark_of(identity: str, sink: str, before: int) -> str:

@@ -71,8 +71,9 @@ class Intake:
         self._linger = linger
         self.fail = fail
         self._throttle = throttle
-        #: Some stateful operators need one batch without rows after a batch with rows, and some have timers: Spark runs
-        #: the one and looks at the others when it is told that there is nothing, and must not be made to wait for that.
+        #: Some stateful operators need another batch after one with rows, to move a watermark, and some have timers:
+        #: Spark runs the one and looks at the others when it is told that there is nothing, and must not be made to
+        #: wait for that. Where rows wait already, the batch that reads them does it as well.
         self._stateful = stateful
         #: Called when Spark asks what there is: then Spark has finished the batch before, and has written down what it
         #: did in that batch. The argument says whether there was nothing to do the last time that Spark asked.
@@ -186,16 +187,15 @@ class Intake:
         return begins
 
     def _await_rows(self) -> bool:
-        deadline = self._clock() + self._patience()
         was_closed = self.closed
 
         def over() -> bool:
             return self._ready() or self._at_the_end() or self.closed != was_closed
 
         self._look()
-        if self.progress.empty_polls or not self._stateful:
-            while not self._pause(over, deadline):
-                self._look()
+        deadline = self._deadline()
+        while not self._pause(over, deadline):
+            self._look()
         ready = self._ready()
         self.progress.empty_polls += not ready
         return ready
@@ -209,6 +209,16 @@ class Intake:
                 return True
             self._channels.pause(min(deadline - now, self._next_change(now)))
             return False
+
+    def _deadline(self) -> float:
+        """Until when Spark's question may wait for rows."""
+        now = self._clock()
+        if not self._stateful or self.progress.empty_polls:
+            return now + self._patience()
+        # The first question after a batch. Without rows Spark moves the watermark at once, in a batch of its own, which
+        # costs as much as one with a few rows: rows that came meanwhile would wait for it.
+        rows = sum(feed.available() for feed in self._feeds)
+        return self._earliest_start(rows) if rows and self._may_start() else now
 
     def _patience(self) -> float:
         idle = self.progress.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more

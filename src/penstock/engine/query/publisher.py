@@ -48,7 +48,8 @@ class Publisher:
 
     def finish_again(self, batch: int) -> None:
         """Give the staged files of a batch that is in the catalog their final names, if they do not have them yet."""
-        finish_published(self._first.name, batch, self._context.channels.catalog)
+        durable = self._context.settings.durable
+        finish_published(self._first.name, batch, self._context.channels.catalog, durable=durable)
 
     def publish(self, done: FinishedBatch) -> PublishedBatch:
         """Enter a batch in the catalog, with its segments and read positions, in one transaction. Then its staged files
@@ -61,7 +62,7 @@ class Publisher:
         channels = self._context.channels
         is_new = channels.publish(self._first.name, done.number, segments, whole.as_json(), read_to)
         if is_new:
-            finish_files(whole, channels.catalog)
+            finish_files(whole, channels.catalog, durable=self._context.settings.durable)
         else:  # what the catalog names counts, which another attempt may have written
             self.finish_again(done.number)
         now = run_time()

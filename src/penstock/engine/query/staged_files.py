@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from pyarrow import fs as pafs
 
 from penstock.channels.catalog import Catalog
-from penstock.channels.segments import open_filesystem
+from penstock.channels.segments import open_filesystem, sync
 from penstock.errors import PenstockError
 from penstock.monitor.report import BatchReport
 
@@ -26,26 +27,27 @@ def check_staged(report: BatchReport) -> None:
             )
 
 
-def finish_published(operator: str, batch: int, catalog: Catalog) -> None:
+def finish_published(operator: str, batch: int, catalog: Catalog, *, durable: bool) -> None:
     """Do what `finish_files` does for a batch that was published before: its files may still be staged, if the disk had
     no room for another name at that moment."""
     for one in catalog.manifests(operator, batch - 1):
         if one.batch == batch:
-            finish_files(BatchReport.parse(one.manifest), catalog)
+            finish_files(BatchReport.parse(one.manifest), catalog, durable=durable)
 
 
-def finish_files(report: BatchReport, catalog: Catalog) -> None:
+def finish_files(report: BatchReport, catalog: Catalog, *, durable: bool = False) -> None:
     """Give the staged files of a published batch their final names. After a crash this is done again, and changes
-    nothing.
+    nothing. If the names must be `durable`, a power cut does not take them back: the next start looks at the last two
+    batches only.
 
-    The catalog notes it, so that a file which others have taken away since is not taken for lost."""
+    The catalog notes first that all of them are there: a file under its final name belongs to others, and if they have
+    taken it away it is not lost."""
     files, key = list(_files(report)), f"finished/{report.operator}"
-    was_finished = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
+    were_seen = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
+    # A file is looked for first: S3 has no error of its own for one that is not there.
+    staged_still = [one for one in files if _exists(one[0], one[1])]
     for filesystem, staged, final in files:
-        # The file is looked for first: S3 has no error of its own for a file that is not there.
-        if _exists(filesystem, staged):
-            filesystem.move(staged, final)
-        elif not was_finished and not _exists(filesystem, final):
+        if not were_seen and (filesystem, staged, final) not in staged_still and not _exists(filesystem, final):
             raise PenstockError(
                 "SINK_FILE_LOST",
                 f'rows that batch {report.batch} of "{report.operator}" has written are lost: the file is neither at '
@@ -53,8 +55,13 @@ def finish_files(report: BatchReport, catalog: Catalog) -> None:
                 f"Restore the file to one of the two places. If you can do without its rows, put an empty file at "
                 f"{final}, start again, and delete that file then.",
             )
-    if files and not was_finished:
+    if files and not were_seen:
         catalog.set_meta(key, str(report.batch))
+    for filesystem, staged, final in staged_still:
+        filesystem.move(staged, final)
+    if durable:
+        moved = {Path(final).parent for filesystem, _, final in staged_still if _is_local(filesystem)}
+        sync(*moved)
 
 
 def _files(report: BatchReport) -> Iterator[tuple[pafs.FileSystem, str, str]]:
@@ -63,6 +70,10 @@ def _files(report: BatchReport) -> Iterator[tuple[pafs.FileSystem, str, str]]:
         for marked, final in bundle.staged:
             uri, _, staged = marked.partition("|")
             yield open_filesystem(uri)[0] if uri else pafs.LocalFileSystem(), staged, final
+
+
+def _is_local(filesystem: pafs.FileSystem) -> bool:
+    return isinstance(filesystem, pafs.LocalFileSystem)
 
 
 def _exists(filesystem: pafs.FileSystem, path: str) -> bool:

@@ -62,6 +62,8 @@ class Chores:
         final names. So all that is still staged is left over, also for the last batch: an attempt at it may have
         failed."""
         self._channels.sweep_at_the_end()
+        if not self._channels.nobody_publishes:
+            return  # the files of what is published now are about to be moved; the next start deletes what is left
         for one in self._staging():
             one.writer.clear()
 

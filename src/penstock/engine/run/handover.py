@@ -15,6 +15,7 @@ from penstock.channels.catalog import Catalog
 from penstock.channels.layout import Channel
 from penstock.channels.records import CatalogState
 from penstock.channels.segments import SegmentStore
+from penstock.engine.query.context import by_of, mark_of
 from penstock.engine.state import kept_record
 from penstock.engine.state import tasks as task_numbers
 from penstock.engine.state.checkpoints import Checkpoints
@@ -143,12 +144,25 @@ def check_empty(definition: TopologyDefinition, checkpoints: Checkpoints) -> Non
             )
 
 
-def check_sinks(definition: TopologyDefinition, old: OldState, owner: Owner, declared: Shape) -> None:
-    """Refuse a sink's folder that has rows of others, unless the sink has been writing to it or is to add rows."""
+def check_sinks(
+    definition: TopologyDefinition,
+    old: OldState,
+    owner: Owner,
+    declared: Shape,
+    succession: Succession,
+    catalog: Catalog,
+) -> None:
+    """Refuse a sink's folder that has rows of others, unless the sink has been writing to it or is to add rows. Refuse
+    also a folder to which a newer copy of this state has written: rows would be there twice."""
+    before, last = batches_before(catalog), catalog.load().last_batches
     for sink in definition.sinks:
         was = old.shape.get(sink.name, {})
         goes_on = was and was.get("folder", declared[sink.name].get("folder")) == declared[sink.name].get("folder")
         sink.spec.check(sink.name, owner.identity, bool(goes_on), sink.where)
+        if goes_on and sink.name in succession.carried:
+            batches = {by_of(sink.name, first, before): last.get(first, -1) for first in succession.carried}
+            mark = mark_of(owner.identity, sink.name, before.get(sink.name, 0))
+            sink.spec.check_not_ahead(sink.name, mark, batches, sink.where)
 
 
 def check_sources(definition: TopologyDefinition) -> None:

@@ -49,7 +49,7 @@ from penstock.topology.definition import Operator, TopologyDefinition
 def open_catalog(definition: TopologyDefinition, state: StateFolder, settings: Settings) -> Catalog:
     """The catalog of a state folder, or of the database that the settings name."""
     url = settings.catalog or f"sqlite:///{state.path / 'catalog.sqlite'}"
-    catalog = Catalog.open(url, definition.name, synchronous="FULL" if _durable(settings) else "NORMAL")
+    catalog = Catalog.open(url, definition.name, synchronous="FULL" if settings.durable else "NORMAL")
     try:
         catalog.hold()
     except BaseException:
@@ -96,7 +96,7 @@ def open_context(
     checkpoints = Checkpoints(host.spark, _place(settings.checkpoints, owner, state, "checkpoints"))
     compression = None if settings.segment_compression == "none" else settings.segment_compression
     root = _place(settings.segments, owner, state, "segments")
-    store = SegmentStore(root, compression, sync=_durable(settings), origins=host.origins)
+    store = SegmentStore(root, compression, sync=settings.durable, origins=host.origins)
     declared = shape_of(definition, plans)
     old = read_old_state(catalog, checkpoints)
     succession = settle(definition, old, declared, forget)
@@ -108,14 +108,14 @@ def open_context(
     record = PublishedRecord(state.path)
     record.check(carried, catalog.load().last_batches)
     check_segments(definition, old, succession, catalog, store)
-    check_sinks(definition, old, owner, declared)
+    check_sinks(definition, old, owner, declared, succession, catalog)
     check_sources(definition)
 
     claim(state.path, catalog, owner, outside if not settings.catalog else ())
     for name, location in (("checkpoints", settings.checkpoints), ("segments", settings.segments)):
         if not location:
             state.sub(name)
-    finish_sinks(old.begun, catalog)
+    finish_sinks(old.begun, catalog, durable=settings.durable)
     clear_left_sinks(old.shape, declared, owner)
     splits = splittings(definition, settings, host.spark, host.streams.internals)
     layout = channels_of(definition, hashed_keys(splits))
@@ -171,14 +171,14 @@ def _place(location: str, owner: Owner, state: StateFolder, name: str) -> str:
     return owner.within(location) if location else str(state.path / name)
 
 
-def finish_sinks(operators: Iterable[str], catalog: Catalog) -> None:
+def finish_sinks(operators: Iterable[str], catalog: Catalog, *, durable: bool = False) -> None:
     """Move the staged files of the last batches to their final names. A driver that died after it published a batch may
     not have moved the files of that batch. The batch may be that of a chain, whose first operator is no sink, or of an
     operator that is no longer declared."""
     for operator in operators:
         last = catalog.last_batch(operator)
         for batch in catalog.manifests(operator, (last or 0) - 2):
-            finish_files(BatchReport.parse(batch.manifest), catalog)
+            finish_files(BatchReport.parse(batch.manifest), catalog, durable=durable)
 
 
 def clear_left_sinks(old: Shape, declared: Shape, owner: Owner) -> None:
@@ -189,7 +189,3 @@ def clear_left_sinks(old: Shape, declared: Shape, owner: Owner) -> None:
         if folder and folder != declared.get(sink, {}).get("folder"):
             with traced(f'what the sink "{sink}" has staged in {folder} could not be deleted', OSError, PenstockError):
                 ParquetWriter(folder, mark_of(owner.identity, sink, 0)).clear()
-
-
-def _durable(settings: Settings) -> bool:
-    return settings.catalog_durability == "power"

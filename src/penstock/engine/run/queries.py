@@ -192,6 +192,8 @@ class Queries:
                     query.intake.expect_nothing_more()
                 if query.drained or (draining and not before and query.quiet):
                     ended.add(operator.name)
+            elif draining and not before and query.quiet:
+                ended.add(operator.name)  # a source that Spark reads has no feeds
 
     def _start(self, name: str) -> None:
         run = self._run

@@ -364,12 +364,14 @@ class Run:
             return
         # The next start sweeps what is left.
         with traced("the catalog could not be tidied up at the end of the run", PenstockError, OSError):
+            self._catalog.keep_hold()  # a driver that has taken over tidies up by itself
             if self._kept_record is not None:
                 self._kept_record.write()
             if self._published_record is not None:
                 self._published_record.write(self.channels.last_batches)
             if self._chores is not None:
-                finish_sinks([operator.name for operator in self.definition.operators], self._catalog)
+                names = [operator.name for operator in self.definition.operators]
+                finish_sinks(names, self._catalog, durable=self.settings.durable)
                 self._chores.end()
         self._catalog.close()
         self._catalog = None

@@ -3,7 +3,8 @@ rows of a topology need not wait.
 
 A query of a few rows, with state partitions on every new executor, runs two batches: that loads RocksDB's native
 library, the shuffle, Spark's code generator and the Python stage behind them. Then the same query is started once more,
-for one batch: that reads the state of the first two from its files, as a task does that is moved to the machine.
+for one batch: that reads the state of the first two from its files, as a task does that is moved to the machine. (What
+it reads are the changes of two batches. There is no snapshot of the state so soon.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from penstock.logs import LOGGER, delete_folder, traced
 
 #: State partitions on each executor.
 PARTITIONS = 2
-#: Of the query that begins with no state, and of the one that reads what that one has written.
-FIRST_BATCHES, MORE_BATCHES = 2, 1
+#: How many batches there are when the first start ends, and when the second one does.
+STARTS = (2, 3)
+#: Seconds between two looks at whether the query still runs.
+LOOK_SECONDS = 0.2
 #: Rows of each batch.
 ROWS = 16
 #: How the names of the checkpoints of warming begin.
@@ -37,13 +40,13 @@ _STARTING = threading.Lock()
 
 
 def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpoints: str, seconds: float) -> bool:
-    """Have these executors run a stateful query, for so many seconds at most. `checkpoints` is a location that all
-    machines see; if it is a plain folder, the query's checkpoint is deleted afterwards. Whether they did all of it."""
+    """Have these executors run a stateful query, whose batches get so many seconds. `checkpoints` is a location that
+    all machines see; if it is a plain folder, the query's checkpoint is deleted afterwards. It returns whether all
+    batches were run."""
     checkpoint = f"{checkpoints}/{PREFIX}{secrets.token_hex(4)}"
     deadline = time.monotonic() + seconds
     try:
-        starts = (FIRST_BATCHES, FIRST_BATCHES + MORE_BATCHES)
-        return all(_run_until(batches, internals, executors, checkpoint, deadline) for batches in starts)
+        return all(_run_until(batches, internals, executors, checkpoint, deadline) for batches in STARTS)
     finally:
         if Path(checkpoints).is_dir():
             delete_folder(Path(checkpoint))
@@ -52,24 +55,28 @@ def warm_state(internals: SparkInternals, executors: Sequence[Executor], checkpo
 def _run_until(
     batches: int, internals: SparkInternals, executors: Sequence[Executor], checkpoint: str, deadline: float
 ) -> bool:
-    """Start the query and stop it when it has run so many batches since its very beginning. Whether it has."""
+    """Start the query, and stop it when Spark has committed so many batches; those of an earlier start count. It
+    returns whether Spark has."""
     session: SparkSession = internals.warming_session
     partitions = PARTITIONS * len(executors)
-    feed, done = _WarmFeed(executors, batches), _Last(batches - 1)
+    feed = WarmFeed(executors, batches)
     slots = [Slot("warm", index // PARTITIONS) for index in range(partitions)]
     with _STARTING:
         session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         frame = internals.placed_stream(session, "warm", feed).groupBy("descriptor").count()
         placer = StatePlacer(internals, frame, partitions)
         reports = frame.select("descriptor").mapInArrow(bundle.warm, "x binary")
-        query = internals.start(reports, QueryIdentity(f"warm-{secrets.token_hex(4)}", checkpoint, "update"), done)
+        identity = QueryIdentity(f"warm-{secrets.token_hex(4)}", checkpoint, "update")
+        query = internals.start(reports, identity, _NoReports())
     try:
         placer.settle(query, slots, lambda slot: executors[slot.index])
         feed.open.set()
-        return done.finished.wait(max(0.0, deadline - time.monotonic())) and not done.failed
+        while not feed.finished.wait(LOOK_SECONDS):
+            if time.monotonic() > deadline or not query.isActive:
+                return False
+        return True
     finally:
-        feed.closed = True
-        feed.open.set()
+        feed.close()
         with traced("the query that warms state stores could not be stopped", Exception):
             query.stop()
 
@@ -81,54 +88,58 @@ def clear_warming(checkpoints: str) -> None:
             delete_folder(left)
 
 
-class _WarmFeed:
+class WarmFeed:
     """A feed of rows without meaning, one batch after the other; its offset is the number of batches."""
 
     def __init__(self, executors: Sequence[Executor], batches: int) -> None:
-        """`batches` is after how many it ends, those of earlier starts too."""
+        """The feed ends after so many batches; those of an earlier start count."""
         self._executors = executors
         self._batches = batches
         self._next = 0
+        self._closed = False
+        #: Set once the state has its places: no batch may begin before.
         self.open = threading.Event()
-        self.closed = False
+        #: Set when Spark asks what comes after the last batch. It has committed that batch then, and the query can be
+        #: stopped without cutting it off.
+        self.finished = threading.Event()
 
     def seek(self, start: str) -> None:
         self._next = int(json.loads(start))
 
     def latest(self) -> str | None:
         self.open.wait()
-        if self._next < self._batches and not self.closed:
+        if self._next < self._batches and not self._closed:
             return json.dumps(self._next + 1)
+        if self._next >= self._batches:
+            self.finished.set()
         return json.dumps(self._next) if self._next else None
 
     def partitions(self, start: str | None, end: str) -> list[tuple[bytes, Executor | None]]:
+        self.open.wait()  # after a restart Spark shows the last batch before it asks for the next
         self._next = int(json.loads(end))
         return [(b"%d" % row, self._executors[row % len(self._executors)]) for row in range(ROWS)]
 
     def committed(self, end: str) -> None:
         pass
 
+    def close(self) -> None:
+        """Let go whoever waits."""
+        self._closed = True
+        self.open.set()
+
     def fail(self, error: Exception) -> None:
         """Nobody is told but the log: what warming could not do, the first real batch does."""
         LOGGER.info("the query that warms state stores got no rows: %s", error)
 
 
-class _Last:
-    """A sink that waits for one batch."""
-
-    def __init__(self, batch: int) -> None:
-        self._batch = batch
-        self.finished = threading.Event()
-        self.failed = False
+class _NoReports:
+    """A sink for reports that say nothing."""
 
     def wants(self, batch: int) -> bool:
         return True
 
     def take(self, batch: int, reports: Sequence[bytes]) -> None:
-        if batch >= self._batch:
-            self.finished.set()
+        pass
 
     def fail(self, error: Exception) -> None:
         LOGGER.info("the query that warms state stores failed: %s", error)
-        self.failed = True
-        self.finished.set()

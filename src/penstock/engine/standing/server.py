@@ -155,13 +155,13 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
         while True:
             try:
                 dealt = dealer.take(standing)
+                descriptor = b"" if dealt is None else dealt.share.as_descriptor()
             except Exception as error:
                 query.fail(error)
                 return
             if dealt is None:
                 wire.send_share(connection, None)
                 return
-            descriptor = dealt.share.as_descriptor()
             wire.send_share(connection, wire.SentShare(dealt.batch.number, dealt.part, descriptor))
             try:
                 text = wire.receive_reports(connection, SILENT_SECONDS * 2 ** min(dealt.silences, MOST_DOUBLINGS))
@@ -176,7 +176,11 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                         dealt.silences,
                     )
                 raise
-            reports = tuple(BundleReport.of(one) for one in json.loads(text))
-            dealer.done(standing, reports)
+            try:
+                dealer.done(standing, tuple(BundleReport.of(one) for one in json.loads(text)))
+            except Exception as error:
+                # The bundle would take its seat again and do the same share for ever.
+                query.fail(error)
+                return
     finally:
         dealer.lost(standing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,3 +84,19 @@ def test_memory_is_given_back_when_the_driver_has_the_report(monkeypatch: pytest
     with theirs:
         standing._Seated(None, ours, b"seat").run()
     assert happened == ["report", "memory"]
+
+
+def test_a_share_that_fails_ends_when_all_its_instances_have_ended() -> None:
+    """Otherwise the worker's next share would meet them, in the same threads."""
+    ended = threading.Event()
+
+    def fails() -> None:
+        raise ValueError("a row")
+
+    def takes_longer() -> None:
+        time.sleep(0.2)
+        ended.set()
+
+    with pytest.raises(ValueError, match="a row"):
+        worker.run_all([fails, takes_longer])
+    assert ended.is_set()

@@ -350,9 +350,27 @@ def test_a_file_that_may_be_asked_for_again_keeps_no_other_from_being_forgotten(
     clock.now = 7_000.0
     stream.feed.look()
     assert sorted(Path(path).name for path in catalog.metas("files/files/at:")) == ["last", "there.json"]
-    stream.shares("3", "4")
+    for start, end in (("2", "3"), ("3", "4")):
+        stream.shares(start, end)
+        stream.feed.committed(end)
     stream.shares("4", "4")
     assert [Path(path).name for path in catalog.metas("files/files/at:")] == ["there.json"]
+
+
+def test_batches_that_are_cut_ahead_can_be_asked_for_again(tmp_path: Path, catalog: Catalog) -> None:
+    """Bundles that stand get batches long before the first of them is published. Then the driver is killed."""
+    clock = Clock()
+    clock.now = 10_000.0
+    (tmp_path / "in").mkdir()
+    gone = {f"{n}.json": [n, 9, 1.0, 1_000.0] for n in range(4)}
+    values = {f"files/files/at:{tmp_path}/in/{name}": json.dumps(row) for name, row in gone.items()}
+    catalog.change_metas({**values, "files/files/next": "4"})
+    arrive(tmp_path / "in", ["there.json"])
+    stream = followed(tmp_path / "in", catalog, clock)
+    for start, end in ((None, "1"), ("1", "2"), ("2", "3"), ("3", "4")):
+        stream.shares(start, end)
+    anew = followed(tmp_path / "in", catalog, clock)
+    assert [share.load["ranges"] for share in anew.shares(None, "1")]
 
 
 def test_a_file_is_new_whatever_its_time_of_modification(tmp_path: Path, catalog: Catalog) -> None:

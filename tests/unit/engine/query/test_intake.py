@@ -167,6 +167,38 @@ def test_a_stateful_operator_is_answered_at_once_after_a_batch(channels: FakeCha
     assert intake.idle
 
 
+@pytest.mark.parametrize("linger", [0.1, 10.0])
+def test_rows_that_wait_when_a_stateful_batch_ends_make_the_next_one(channels: FakeChannels, linger: float) -> None:
+    """Told that there is nothing, Spark would run a batch without rows for the watermark, and the rows would wait for
+    it. The batch that reads them moves the watermark as well."""
+    supply = Rows(500)
+    intake = intake_of(channels, supply, stateful=True, linger=linger)
+    assert intake.admits(supply) == 500
+    began = channels.clock.now
+    channels.clock.now += 0.5
+    intake.ended(500, busy=None)
+    supply.rows = 3
+    assert intake.admits(supply) == 3
+    assert channels.clock.now - began == pytest.approx(max(linger, 2 * 0.5))
+
+
+@pytest.mark.parametrize("held", ["throttled", "paused", "at the end", "closed"])
+def test_the_watermark_does_not_wait_for_rows_that_are_not_let_in(channels: FakeChannels, held: str) -> None:
+    supply = Rows(3)
+    intake = intake_of(channels, supply, stateful=True, linger=10.0)
+    intake.progress.last_start = channels.clock.now
+    if held == "throttled":
+        channels.full_channels.add("out")
+    elif held == "paused":
+        intake.pause()
+    elif held == "closed":
+        intake.close()
+    else:
+        intake.expect_nothing_more()
+    assert intake.admits(supply) == (3 if held == "at the end" else 0)
+    assert channels.waits == []
+
+
 def test_the_time_of_a_batch_teaches_the_pacer(channels: FakeChannels) -> None:
     supply = Rows(500)
     intake = intake_of(channels, supply)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock import Topology, sinks, sources
+from penstock import Settings, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
@@ -68,6 +68,7 @@ def publishes(tmp_path: Path, told: Told) -> Iterator[Publisher]:
     writers = {name: channel.producer for name, channel in layout.items()}
     channels = Channels(catalog, SegmentStore(str(tmp_path / "segments")), readers, writers, Bound(1000, 1 << 20))
     context: Any = SimpleNamespace(
+        settings=Settings(),
         channels=channels,
         definition=DEFINITION,
         checkpoint_log=lambda operator: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import sources
+from penstock import Settings, sources
 from penstock.channels.catalog import Catalog
 from penstock.engine.query import publisher
 from penstock.engine.query.frames import OperatorFrame
@@ -17,8 +18,9 @@ from penstock.engine.query.micro_batches import MicroBatches
 from penstock.engine.query.staged_files import check_staged, finish_files
 from penstock.engine.run.opening import finish_sinks
 from penstock.errors import PenstockError
+from penstock.kinds import SinkPlace
 from penstock.monitor.report import BatchReport, BundleReport
-from penstock.sinks.parquet_sink import ParquetWriter
+from penstock.sinks.parquet_sink import ParquetSink, ParquetWriter
 
 ROWS = sources.numbers().rows(0, 20)
 
@@ -97,6 +99,43 @@ def test_a_final_file_that_somebody_has_taken_away_is_not_missed(writer, catalog
     finish_sinks(["out"], catalog)
 
 
+def test_a_final_file_that_is_taken_away_before_the_others_have_their_names_is_not_missed(writer, catalog) -> None:
+    """A disk without room for another name, or a kill, comes between the files of a batch."""
+    first, second = writer.write([ROWS], "part-7-0"), writer.write([ROWS], "part-7-1")
+    catalog.publish("out", 7, [], report_of(first, second).as_json(), {})
+    (in_the_way := Path(second[1]) / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match="part-7-1"):
+        finish_files(report_of(first, second), catalog)
+    Path(first[1]).unlink()
+    in_the_way.rmdir()
+    in_the_way.parent.rmdir()
+    finish_sinks(["out"], catalog)
+    assert pq.read_table(second[1]).num_rows == 20
+
+
+def test_what_must_survive_a_power_cut_is_on_the_disk_before_it_counts(
+    tmp_path: Path, catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real, noted = os.fsync, catalog.set_meta
+
+    def fsync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(catalog, "set_meta", lambda *one: (synced.append("noted"), noted(*one)))
+    durable = ParquetSink(str(tmp_path / "out")).file_writer(SinkPlace("out", "mark", durable=True))
+    file = durable.write([ROWS], "part-7-0")
+    assert synced == [staged_path(file).name, "_staging"]
+    finish_files(report_of(file), catalog, durable=True)
+    assert synced[2:] == ["noted", "out"], "its name too"
+    synced.clear()
+    plain = ParquetSink(str(tmp_path / "out")).file_writer(SinkPlace("out", "mark"))
+    finish_files(report_of(plain.write([ROWS], "part-8-0"), batch=8), catalog)
+    assert synced == ["noted"]
+
+
 def test_a_staged_file_is_moved_whatever_the_catalog_says(writer, catalog) -> None:
     """A power cut may undo a move that the catalog remembers: then the file is back where it was staged."""
     file = writer.write([ROWS], "part-7-0")
@@ -126,7 +165,7 @@ def test_a_replay_of_a_batch_that_was_published_gives_its_files_their_names(
     channels = SimpleNamespace(last_batch=lambda name: 7, catalog=catalog)
     # Only what a replay asks for, without Spark.
     chain: Any = [SimpleNamespace(name="out")]
-    context: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda name: None)
+    context: Any = SimpleNamespace(channels=channels, checkpoint_log=lambda name: None, settings=Settings())
     frame: Any = OperatorFrame(None, [])  # type: ignore[arg-type]
     intake: Any = SimpleNamespace(ended=lambda work, busy: ended.append(work))
     nothing: Any = None

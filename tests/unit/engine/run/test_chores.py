@@ -29,6 +29,7 @@ class Around:
         self.last: dict[str, int] = {}
         self.pruned: list[tuple[str, int]] = []
         self.sweeps: list[bool] = []
+        self.nobody_publishes = True
 
     def sweep(self) -> None:
         self.sweeps.append(False)
@@ -113,6 +114,15 @@ def test_what_failed_attempts_at_the_last_batch_have_staged_goes_at_the_end(tmp_
     around.last = {"out": 5}
     chores(around, Staging(writer, "out")).end()
     assert staged(tmp_path) == {"part-0000000001"}, "what another sink has staged is its own"
+
+
+def test_what_is_staged_stays_at_the_end_while_a_thread_still_publishes(tmp_path: Path, around: Around) -> None:
+    """It may be between the commit and the move of the files. The next start deletes what is left."""
+    writer = ParquetWriter(str(tmp_path), "mark")
+    writer.write(ROWS, "part-0000000006-00000")
+    around.last, around.nobody_publishes = {"out": 5}, False
+    chores(around, Staging(writer, "out")).end()
+    assert staged(tmp_path) == {"part-0000000006"}
 
 
 def test_one_sink_a_round_is_looked_at(around: Around) -> None:

@@ -80,7 +80,7 @@ class World:
         succession = settle(definition, old, shape, forget)
         check_checkpoints(old, [definition.operator(name) for name in succession.carried], self.checkpoints)
         check_segments(definition, old, succession, self.catalog, self.store)
-        check_sinks(definition, old, OWNER, shape)
+        check_sinks(definition, old, OWNER, shape, succession, self.catalog)
         layout = channels_of(definition)
         return hand_over(self.catalog, old, succession, shape, layout, self.checkpoints, self.store)
 
@@ -247,6 +247,41 @@ def test_segments_that_were_read_may_be_gone(world: World) -> None:
     with pytest.raises(PenstockError) as caught:
         world.start(declared("out"))
     assert third in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("file", "refused"),
+    [
+        ("part-0000000001-00000-{}-out.parquet", True),
+        ("part-0000000001-00000.1-{}-out.parquet", True),
+        ("part-0000000003-00000-{}-out.numbers.parquet", True),
+        ("part-0000000000-00000-{}-out.parquet", False),
+        ("part-0000000002-00000-{}-out.numbers.parquet", False),
+        ("part-0000000009-00000-{}x4-out.parquet", False),
+        ("part-0000000009-00000-{}-out.numbers.4.parquet", False),
+        ("part-0000000009-00000-{}-out-too.parquet", False),
+        ("part-0000000009-00000-ffffffff-out.parquet", False),
+    ],
+)
+def test_a_restored_state_does_not_write_behind_the_rows_of_the_newer_one(
+    world: World, tmp_path: Path, file: str, refused: bool
+) -> None:
+    """Its next batch would have the name of another one: some rows would be lost, and others would be there twice."""
+    data = tmp_path / "data"
+    world.start(declared("out", folder=data))
+    for batch in range(3):
+        world.published("numbers", batch, rows=10)
+    world.published("out", 0, read_to={"numbers.out": 10})
+    (data / "out").mkdir(parents=True)
+    (data / "out" / file.format(OWNER.identity)).touch()
+    if not refused:
+        world.start(declared("out", folder=data))
+        return
+    with pytest.raises(PenstockError) as caught:
+        world.start(declared("out", folder=data))
+    assert caught.value.name == "STATE_DOES_NOT_FIT"
+    assert file.format(OWNER.identity) in caught.value.message
+    world.start(declared("out", folder=data), "out")  # it begins anew, with other names
 
 
 def test_nobody_can_forget_what_nobody_knows(world: World) -> None:

@@ -309,3 +309,18 @@ def test_a_query_that_fails_while_it_finishes_its_batch_is_stopped(run: Any, mon
     with pytest.raises(PenstockError, match="ExecutorLost"):
         run.queries.finish_batch("out")
     assert run.queries.by_operator["out"].stopped
+
+
+def test_who_reads_from_a_source_that_spark_drives_is_told_that_nothing_more_comes(run: Any) -> None:
+    """Such a source has no feeds. A sink behind it would keep its last file open for as long as the setting says."""
+    source, sink = run.query("rows"), run.query("out")
+    told: list[str] = []
+    source.feeds, source.quiet = [], False
+    sink.feeds, sink.drained, sink.quiet = [SimpleNamespace(drained=False)], False, False
+    sink.intake.expect_nothing_more = lambda: told.append("out")
+    run.gates.draining = True
+    run.queries.tell_who_is_the_last()
+    assert told == [], "it may still run a batch"
+    source.quiet = True
+    run.queries.tell_who_is_the_last()
+    assert told == ["out"]

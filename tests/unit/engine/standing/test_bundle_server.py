@@ -204,6 +204,35 @@ def test_the_work_of_a_bundle_that_is_gone_or_silent_goes_to_the_next(
     assert query.published == [0]
 
 
+def until_it_fails(query: Query) -> Exception:
+    deadline = time.monotonic() + 5
+    while query.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert query.failure is not None
+    return query.failure
+
+
+def test_a_report_that_cannot_be_read_fails_the_query(server: BundleServer, query: Query) -> None:
+    """Executors may have another Penstock. The bundle would do its share again and again, and nobody would know."""
+    with seated(server, server.add(query)) as connection:
+        assert received(connection) is not None
+        wire.send_reports(connection, [b'{"x": 1}'])
+        assert isinstance(until_it_fails(query), (TypeError, KeyError))
+
+
+def test_a_share_that_cannot_be_sent_fails_the_query(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source of somebody else's whose range is no JSON."""
+
+    def cut(self: Rows, most: int, bundles: Sequence[Bundle]) -> CutBatch:
+        return CutBatch(Batch({}, 10), (Share(bundles[0], load={"rows": {1, 2}}),), {"0": 1})
+
+    monkeypatch.setattr(Rows, "cut", cut)
+    with seated(server, server.add(query)):
+        assert isinstance(until_it_fails(query), TypeError)
+
+
 def test_what_a_bundle_says_is_parsed_and_nothing_else(server: BundleServer, query: Query) -> None:
     name = server.add(query)
     for nonsense in (b"\x80\x04\x95nonsense", json.dumps(["a", "list"]).encode()):
