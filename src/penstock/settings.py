@@ -35,7 +35,8 @@ class Settings:
         0.1,
         "Seconds between the starts of two micro-batches of an operator that is not busy, where Spark SQL does the "
         "work (keyed operators, DataFrame functions). A smaller value gives a lower latency, a larger value leaves "
-        "more processor time to other operators. For all other operators, see latency.",
+        "more processor time to other operators. Where rows wait, watermarks and timers wait for their batch too, but "
+        "no longer than 15 s. For all other operators, see latency.",
         low=0.0,
         high=60,
     )

@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -48,10 +49,14 @@ def test_a_postgresql_that_takes_no_writes_for_a_while_is_waited_for(postgresql_
     try:
         read_only("on")
         with settings.connect() as connection:
+            deadline = time.monotonic() + 10
             while connection.execute(sa.text("SHOW default_transaction_read_only")).scalar() != "on":
-                pass
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        began = time.monotonic()
         promoted.start()
         assert catalog.publish("read", 0, [new("a")], "{}", {}) is not None
+        assert time.monotonic() - began > 0.5, "it was read-only meanwhile"
     finally:
         promoted.join()
         read_only("off")

@@ -68,8 +68,9 @@ class ParquetSink(SinkKind):
                 "STATE_DOES_NOT_FIT",
                 f'the sink "{sink}" has written {min(ahead)} to {self.path}'
                 f"{f' and {len(ahead) - 1:,} more files' if len(ahead) > 1 else ''}, of which this state knows "
-                "nothing: it is an older copy of the state that wrote them.",
-                "Go on with that state. If it is gone, move these files away: their rows are written again.",
+                "nothing: it is an older copy of the state that wrote them, or a power cut has taken its last batches.",
+                "Go on with the newest copy. If there is none, move these files away: their rows are written again. Of "
+                "power cuts see the setting catalog_durability.",
                 where,
             )
 

@@ -204,7 +204,8 @@ class MessageReader:
         if offsets is None:
             what = f'where partition {self.partition} of "{self.topic}" begins and ends was not answered'
             raise unreachable(self.servers, f"{what} within {SECONDS:g} s")
-        return offsets
+        begins, ends = offsets
+        return int(begins), int(ends)
 
     def _stalled(self, consumer: Any, position: int, stop: int, ended_at: int | None) -> PenstockError:
         # That the partition ends early may be what a kept consumer was told before the range was written.

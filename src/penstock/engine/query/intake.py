@@ -21,6 +21,8 @@ PATIENCE = 0.5
 #: The same for an operator that has answered often enough that there is nothing: every answer costs Spark a round of
 #: its loop. Rows, a pause and a stop end the wait at once.
 IDLE_PATIENCE = 10.0
+#: Seconds that watermarks and timers wait at most for the batch of rows which are there already.
+LONGEST_WAIT = 15.0
 #: After an operator has answered so often that there is nothing, no more results come of the rows published before.
 ENOUGH_EMPTY_POLLS = 2
 
@@ -218,7 +220,8 @@ class Intake:
         # The first question after a batch. Without rows Spark moves the watermark at once, in a batch of its own, which
         # costs as much as one with a few rows: rows that came meanwhile would wait for it.
         rows = sum(feed.available() for feed in self._feeds)
-        return self._earliest_start(rows) if rows and self._may_start() else now
+        earliest = self._earliest_start(rows)
+        return earliest if rows and self._may_start() and earliest < now + LONGEST_WAIT else now
 
     def _patience(self) -> float:
         idle = self.progress.empty_polls >= ENOUGH_EMPTY_POLLS and not self.closed and not self.nothing_more

@@ -45,9 +45,9 @@ def finish_files(report: BatchReport, catalog: Catalog, *, durable: bool = False
     files, key = list(_files(report)), f"finished/{report.operator}"
     were_seen = bool(files) and report.batch <= int(catalog.get_meta(key) or -1)
     # A file is looked for first: S3 has no error of its own for one that is not there.
-    staged_still = [one for one in files if _exists(one[0], one[1])]
+    staged_still = {staged for filesystem, staged, _ in files if _exists(filesystem, staged)}
     for filesystem, staged, final in files:
-        if not were_seen and (filesystem, staged, final) not in staged_still and not _exists(filesystem, final):
+        if not were_seen and staged not in staged_still and not _exists(filesystem, final):
             raise PenstockError(
                 "SINK_FILE_LOST",
                 f'rows that batch {report.batch} of "{report.operator}" has written are lost: the file is neither at '
@@ -57,11 +57,11 @@ def finish_files(report: BatchReport, catalog: Catalog, *, durable: bool = False
             )
     if files and not were_seen:
         catalog.set_meta(key, str(report.batch))
-    for filesystem, staged, final in staged_still:
-        filesystem.move(staged, final)
-    if durable:
-        moved = {Path(final).parent for filesystem, _, final in staged_still if _is_local(filesystem)}
-        sync(*moved)
+    for filesystem, staged, final in files:
+        if staged in staged_still:
+            filesystem.move(staged, final)
+    if durable:  # also the names that an attempt before has given
+        sync(*{Path(final).parent for filesystem, _, final in files if _is_local(filesystem)})
 
 
 def _files(report: BatchReport) -> Iterator[tuple[pafs.FileSystem, str, str]]:

@@ -57,13 +57,14 @@ class Chores:
         self._freed.return_sometimes()
         self._rounds += 1
 
-    def end(self) -> None:
-        """Delete everything that is left over. The queries have ended, and the files of published batches have their
-        final names. So all that is still staged is left over, also for the last batch: an attempt at it may have
-        failed."""
+    def end(self, finish_sinks: Callable[[], None]) -> None:
+        """Delete everything that is left over. The queries have ended. `finish_sinks` gives the files of published
+        batches their final names: a thread that has published a batch while the queries were ended may not have come to
+        that. Then all that is still staged is left over, also for the last batch: an attempt at it may have failed."""
         self._channels.sweep_at_the_end()
         if not self._channels.nobody_publishes:
             return  # the files of what is published now are about to be moved; the next start deletes what is left
+        finish_sinks()
         for one in self._staging():
             one.writer.clear()
 

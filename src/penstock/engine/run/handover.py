@@ -159,7 +159,9 @@ def check_sinks(
         was = old.shape.get(sink.name, {})
         goes_on = was and was.get("folder", declared[sink.name].get("folder")) == declared[sink.name].get("folder")
         sink.spec.check(sink.name, owner.identity, bool(goes_on), sink.where)
-        if goes_on and sink.name in succession.carried:
+        # A sink that has only ever been written to by chains has published nothing of its own, and keeps its mark also
+        # if it begins anew.
+        if goes_on and (sink.name in succession.carried or sink.name not in last):
             batches = {by_of(sink.name, first, before): last.get(first, -1) for first in succession.carried}
             mark = mark_of(owner.identity, sink.name, before.get(sink.name, 0))
             sink.spec.check_not_ahead(sink.name, mark, batches, sink.where)

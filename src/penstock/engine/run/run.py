@@ -370,9 +370,8 @@ class Run:
             if self._published_record is not None:
                 self._published_record.write(self.channels.last_batches)
             if self._chores is not None:
-                names = [operator.name for operator in self.definition.operators]
-                finish_sinks(names, self._catalog, durable=self.settings.durable)
-                self._chores.end()
+                names, catalog = [operator.name for operator in self.definition.operators], self._catalog
+                self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))
         self._catalog.close()
         self._catalog = None
 

@@ -72,8 +72,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         longest = max(settings.batch_interval, settings.batch_interval_most)
         conf["spark.sql.streaming.stateStore.minDeltasForSnapshot"] = str(max(10, min(50, int(60 / longest))))
         # How often the newest snapshot is uploaded. Who loads the state, at a move or a repartition, reads all changes
-        # since: by default up to a minute of them.
-        conf["spark.sql.streaming.stateStore.maintenanceInterval"] = "10s"
+        # since: by default up to a minute of them. As often, executors drop the state of tasks that are elsewhere.
+        conf["spark.sql.streaming.stateStore.maintenanceInterval"] = "30s"
     return conf
 
 

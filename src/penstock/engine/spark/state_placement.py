@@ -70,7 +70,7 @@ class StatePlacer:
 
     def been_on(self, executor: Executor) -> frozenset[int]:
         """The tasks that have run on this executor: it may still have most of their state, and needs only what came
-        since. An executor drops the state of a task that has been elsewhere for a minute."""
+        since. An executor drops the state of a task that has been elsewhere for half a minute (session.py)."""
         return frozenset(self._been.get(executor.id, ()))
 
     def locations(self, query: StreamingQuery) -> list[str | None]:

@@ -176,6 +176,9 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                         dealt.silences,
                     )
                 raise
+            except ValueError as error:  # it speaks another language than this driver
+                query.fail(error)
+                return
             try:
                 dealer.done(standing, tuple(BundleReport.of(one) for one in json.loads(text)))
             except Exception as error:

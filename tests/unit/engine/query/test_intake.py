@@ -182,6 +182,31 @@ def test_rows_that_wait_when_a_stateful_batch_ends_make_the_next_one(channels: F
     assert channels.clock.now - began == pytest.approx(max(linger, 2 * 0.5))
 
 
+def test_the_watermark_does_not_wait_for_a_batch_that_is_far_away(channels: FakeChannels) -> None:
+    supply = Rows(3)
+    intake = intake_of(channels, supply, stateful=True, linger=60.0)
+    intake.progress.last_start = channels.clock.now
+    assert intake.admits(supply) == 0
+    assert channels.waits == []
+
+
+@pytest.mark.parametrize("wake", ["close", "nothing more"])
+def test_the_wait_for_the_next_batch_ends_when_something_happens(wake: str) -> None:
+    channels, supply = WaitingChannels(), Rows(3)
+    intake = Intake(channels, ["out"], Pacer(0.5, 1000), 10.0, lambda error: None, stateful=True)  # type: ignore[arg-type]
+    intake.add(supply)
+    intake.open()
+    intake.progress.last_start = began = time.monotonic()
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(intake.admits(supply)), daemon=True)
+    thread.start()
+    while not channels.waiting and time.monotonic() < began + 4:
+        time.sleep(0.001)
+    (intake.close if wake == "close" else intake.expect_nothing_more)()
+    thread.join(4)
+    assert answers == [0 if wake == "close" else 3]
+
+
 @pytest.mark.parametrize("held", ["throttled", "paused", "at the end", "closed"])
 def test_the_watermark_does_not_wait_for_rows_that_are_not_let_in(channels: FakeChannels, held: str) -> None:
     supply = Rows(3)

@@ -44,6 +44,9 @@ class Around:
         self.pruned.append((operator, keep))
 
 
+def nothing() -> None: ...
+
+
 @pytest.fixture
 def around() -> Around:
     return Around()
@@ -112,7 +115,9 @@ def test_what_failed_attempts_at_the_last_batch_have_staged_goes_at_the_end(tmp_
         writer.write(ROWS, f"part-{batch:010d}-00000")
     other.write(ROWS, "part-0000000001-00000")
     around.last = {"out": 5}
-    chores(around, Staging(writer, "out")).end()
+    left: list[set[str]] = []
+    chores(around, Staging(writer, "out")).end(lambda: left.append(staged(tmp_path)))
+    assert len(left[0]) == 3, "what is published gets its final name before anything is deleted"
     assert staged(tmp_path) == {"part-0000000001"}, "what another sink has staged is its own"
 
 
@@ -121,7 +126,7 @@ def test_what_is_staged_stays_at_the_end_while_a_thread_still_publishes(tmp_path
     writer = ParquetWriter(str(tmp_path), "mark")
     writer.write(ROWS, "part-0000000006-00000")
     around.last, around.nobody_publishes = {"out": 5}, False
-    chores(around, Staging(writer, "out")).end()
+    chores(around, Staging(writer, "out")).end(nothing)
     assert staged(tmp_path) == {"part-0000000006"}
 
 
@@ -136,7 +141,7 @@ def test_one_sink_a_round_is_looked_at(around: Around) -> None:
         do()
         assert looked.total() <= count
     assert looked == Counter(range(30))
-    do.end()
+    do.end(nothing)
     assert looked.total() == 60
     assert around.sweeps == [False] * 30 + [True]
 

@@ -282,6 +282,23 @@ def test_a_restored_state_does_not_write_behind_the_rows_of_the_newer_one(
     assert caught.value.name == "STATE_DOES_NOT_FIT"
     assert file.format(OWNER.identity) in caught.value.message
     world.start(declared("out", folder=data), "out")  # it begins anew, with other names
+    (data / "out" / f"part-0000000000-00000-{OWNER.identity}x2-out.parquet").touch()
+    with pytest.raises(PenstockError) as caught:
+        world.start(declared("out", folder=data))
+    assert "x2-out" in caught.value.message
+
+
+def test_a_sink_of_a_chain_keeps_its_names_also_if_it_is_forgotten(world: World, tmp_path: Path) -> None:
+    """It has published nothing of its own: its files have the batch numbers of the chain's first operator."""
+    data = tmp_path / "data"
+    world.start(declared("out", folder=data))
+    world.published("numbers", 0, rows=10)
+    (data / "out").mkdir(parents=True)
+    (data / "out" / f"part-0000000001-00000-{OWNER.identity}-out.numbers.parquet").touch()
+    for forget in ((), ("out",)):
+        with pytest.raises(PenstockError) as caught:
+            world.start(declared("out", folder=data), *forget)
+        assert caught.value.name == "STATE_DOES_NOT_FIT"
 
 
 def test_nobody_can_forget_what_nobody_knows(world: World) -> None:

@@ -220,6 +220,13 @@ def test_a_report_that_cannot_be_read_fails_the_query(server: BundleServer, quer
         assert isinstance(until_it_fails(query), (TypeError, KeyError))
 
 
+def test_an_answer_that_nobody_understands_fails_the_query(server: BundleServer, query: Query) -> None:
+    with seated(server, server.add(query)) as connection:
+        assert received(connection) is not None
+        connection.send_bytes(b"?")
+        assert isinstance(until_it_fails(query), ValueError)
+
+
 def test_a_share_that_cannot_be_sent_fails_the_query(
     server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
