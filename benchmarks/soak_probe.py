@@ -52,6 +52,9 @@ SERIES = {
     "statistics, MB": SHOWN,  # they are kept for hours by design
     "logs, MB": SMALL,
     "scratch files, MB": SMALL,
+    "scratch files: of shuffles, MB": SHOWN,
+    "scratch files: MANIFEST of RocksDB, MB": SHOWN,
+    "scratch files: others of RocksDB, MB": SHOWN,
     "temporary files": COUNTED,
 }
 
@@ -142,10 +145,13 @@ class Probe:
     def _files(self) -> dict[str, float]:
         by_part: dict[str, int] = {}
         sizes: dict[str, int] = {}
+        scratch_of: dict[str, int] = {}
         for file, size in _sizes_below(self.state):
             kind = _kind_of(file.relative_to(self.state))
             by_part[kind] = by_part.get(kind, 0) + 1
             sizes[kind] = sizes.get(kind, 0) + size
+            if kind == "scratch":
+                scratch_of[_maker_of(file)] = scratch_of.get(_maker_of(file), 0) + size
         logs, scratch, of_statistics = (sizes.pop(kind, 0) for kind in ("logs", "scratch", "statistics"))
         return {
             "files of checkpoints": by_part.get("checkpoints", 0),
@@ -155,6 +161,9 @@ class Probe:
             "statistics, MB": of_statistics / MB,
             "logs, MB": logs / MB,
             "scratch files, MB": scratch / MB,
+            "scratch files: of shuffles, MB": scratch_of.get("shuffles", 0) / MB,
+            "scratch files: MANIFEST of RocksDB, MB": scratch_of.get("manifest", 0) / MB,
+            "scratch files: others of RocksDB, MB": scratch_of.get("rocksdb", 0) / MB,
             "temporary files": sum(1 for _ in _files_below(self.temporary)),
         }
 
@@ -201,6 +210,13 @@ def _kind_of(file: Path) -> str:
     if first.startswith("statistics"):
         return "statistics"
     return first if first in ("checkpoints", "segments", "logs") else "other"
+
+
+def _maker_of(file: Path) -> str:
+    """Of a scratch file: who writes it."""
+    if any(part.startswith("StateStoreId") for part in file.parts):
+        return "manifest" if file.name.startswith("MANIFEST") else "rocksdb"
+    return "shuffles" if any(part.startswith("blockmgr") for part in file.parts) else "others"
 
 
 def _size(file: Path) -> int:

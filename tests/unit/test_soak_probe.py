@@ -23,7 +23,9 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
         "checkpoints/count/1.changelog": 1,
         "segments/a/1.arrow": 2,
         "statistics.sqlite": 4,
-        "cluster/scratch/127.0.0.2/000007.sst": 8,
+        "cluster/scratch/127.0.0.2/StateStoreId(1)/000007.sst": 8,
+        "cluster/scratch/127.0.0.2/StateStoreId(1)/MANIFEST-000005": 256,
+        "cluster/scratch/127.0.0.2/blockmgr-1/0c/shuffle_0_1_0.data": 512,
         "cluster/127.0.0.2/app-1/0/stderr": 16,
         "cluster/master.log": 32,
         "logs/penstock.log": 64,
@@ -33,7 +35,8 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
         (state / name).parent.mkdir(parents=True, exist_ok=True)
         (state / name).write_bytes(b"x" * (size << 10))
     for number in range(3):
-        os.link(state / "cluster/scratch/127.0.0.2/000007.sst", state / f"cluster/scratch/127.0.0.2/{number}.sst")
+        sst = state / "cluster/scratch/127.0.0.2/StateStoreId(1)/000007.sst"
+        os.link(sst, sst.with_name(f"{number}.sst"))
         os.link(state / "checkpoints/count/1.changelog", state / f"checkpoints/count/{number}.link")
     seen = Probe(os.getpid(), state, temporary)._files()
     assert seen.keys() <= SERIES.keys()
@@ -41,7 +44,10 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
     assert in_kb == {
         "state without statistics, MB": 1 + 2 + 128,
         "statistics, MB": 4,
-        "scratch files, MB": 8,
+        "scratch files, MB": 8 + 256 + 512,
+        "scratch files: of shuffles, MB": 512,
+        "scratch files: MANIFEST of RocksDB, MB": 256,
+        "scratch files: others of RocksDB, MB": 8,
         "logs, MB": 16 + 32 + 64,
     }
     counts = {name: value for name, value in seen.items() if not name.endswith("MB")}
