@@ -56,7 +56,7 @@ def test_a_published_file_that_could_not_be_named_is_named_before_the_next_batch
     # The first of them: on busy cores there may be few batches.
     rows, finished = 4_000, iter([errno.ENOSPC])
 
-    def finish_or_fail(report: BatchReport, catalog: Catalog) -> None:
+    def finish_or_fail(report: BatchReport, catalog: Catalog, *, durable: bool) -> None:
         if code := next(finished, 0) if any(bundle.staged for bundle in report.bundles) else 0:
             raise OSError(code, "No space left on device")
         finish_files(report, catalog)
