@@ -21,6 +21,10 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[3])
 
+#: How many finished batches a checkpoint can still be read at. Penstock needs the last two; the others are for whoever
+#: looks into a checkpoint with Spark's state reader.
+BATCHES_KEPT = 20
+
 
 def session_conf(settings: Settings) -> dict[str, str]:
     """The Spark settings of every session, whatever cluster it is on."""
@@ -45,6 +49,9 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # Spark's questions wait in the intake, so an empty answer need not be followed by a pause.
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.stopTimeout": "30s",
+        # A start goes on from the last batch, and compares that one with the catalog. By default Spark keeps the files
+        # of 100 batches and more: of the soak's one keyed operator some 2,500.
+        "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
         "spark.sql.streaming.numRecentProgressUpdates": "50",
         "spark.decommission.enabled": "true",
         "spark.ui.showConsoleProgress": "false",

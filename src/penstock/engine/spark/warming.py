@@ -108,9 +108,9 @@ class WarmFeed:
 
     def latest(self) -> str | None:
         self.open.wait()
-        if self._next < self._batches and not self._closed:
-            return json.dumps(self._next + 1)
-        if self._next >= self._batches:
+        if not self._closed:
+            if self._next < self._batches:
+                return json.dumps(self._next + 1)
             self.finished.set()
         return json.dumps(self._next) if self._next else None
 

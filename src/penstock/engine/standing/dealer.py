@@ -106,7 +106,7 @@ class Dealer(Gate):
 
     def deserted(self, seconds: float) -> bool:
         """Whether work waits for a bundle that was lost so many seconds ago, and that Spark has not started again: to
-        Spark its task still runs. The same if any bundle would do, and nobody stands."""
+        Spark its task still runs. Or for one that never came. The same if any bundle would do, and nobody stands."""
         with self._channels.lock:
             empty = self._roster.empty(self._clock() - seconds)
             nobody = bool(empty) and not self._roster.of(self._roster.turn)
@@ -116,7 +116,7 @@ class Dealer(Gate):
         """From now on batches are for the bundles of this turn. Those of the turns before leave when they have done
         what is theirs. What was for a bundle that is gone is cut anew."""
         with self._channels.lock:
-            self._roster.serve(turn, bundles)
+            self._roster.serve(turn, bundles, self._clock())
             self._batches.serve()
             self._watch.wake_all()
 

@@ -10,6 +10,10 @@ from collections.abc import Iterator, Sequence
 from penstock.engine.message.shares import Bundle
 from penstock.engine.standing.batches import SeatKey, Standing
 
+#: So many seconds may pass until somebody sits on a new seat. Spark starts a task again that does not start; one that
+#: has started, and then hangs before it comes here, nobody else would miss.
+FIRST_SECONDS = 120.0
+
 
 class Roster:
     """Of one query. It takes no lock: whoever calls it holds that of the channels."""
@@ -19,7 +23,7 @@ class Roster:
         self.turn = -1
         self.bundles: tuple[Bundle, ...] = ()
         self._stands: dict[SeatKey, Standing] = {}
-        #: Since when nobody is on a seat of which the bundle was lost.
+        #: Since when somebody is missed on a seat: the bundle was lost then, or should have come by then.
         self._empty_since: dict[SeatKey, float] = {}
 
     def __contains__(self, seat: SeatKey) -> bool:
@@ -47,13 +51,16 @@ class Roster:
             del self._stands[standing.seat]
             self._empty_since[standing.seat] = now
 
-    def serve(self, turn: int, bundles: Sequence[Bundle]) -> None:
+    def serve(self, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """New batches are for the bundles of this turn. Nobody is missed on the seats of those before."""
         self.turn, self.bundles = turn, tuple(bundles)
         self._empty_since = {seat: since for seat, since in self._empty_since.items() if seat[0] >= turn}
+        for seat in ((turn, index) for index in range(len(self.bundles))):
+            if seat not in self:
+                self._empty_since.setdefault(seat, now + FIRST_SECONDS)
 
     def empty(self, before: float) -> list[SeatKey]:
-        """The seats of this turn that have been empty since then or longer."""
+        """The seats of this turn on which somebody has been missed since then or longer."""
         return [seat for seat, since in self._empty_since.items() if since <= before and seat[0] == self.turn]
 
     @property

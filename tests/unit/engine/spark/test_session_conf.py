@@ -13,3 +13,10 @@ def test_rocksdb_makes_hardly_more_snapshots_than_it_uploads() -> None:
     assert session_conf(Settings(batch_interval_most=0.5))[SNAPSHOTS] == "50"
     assert session_conf(Settings(batch_interval=600, batch_interval_most=600))[SNAPSHOTS] == "10"
     assert SNAPSHOTS not in session_conf(Settings(state_store="memory")), "that one writes none it does not need"
+
+
+def test_checkpoints_keep_few_batches() -> None:
+    """More than the two that a start needs, and much less than the hundred that Spark keeps by itself."""
+    for store in ("rocksdb", "memory"):
+        kept = int(session_conf(Settings(state_store=store))["spark.sql.streaming.minBatchesToRetain"])
+        assert 10 <= kept <= 30

@@ -54,3 +54,11 @@ def test_no_batch_begins_before_the_state_has_its_places() -> None:
     thread.join(5)
     assert len(answers) >= 1
     assert not feed.finished.is_set(), "it was let go, and has not run its batches"
+
+
+def test_a_feed_that_was_let_go_is_not_finished_wherever_it_stands() -> None:
+    feed = opened(2)
+    feed.partitions("1", "2")
+    feed.close()
+    assert feed.latest() == "2"
+    assert not feed.finished.is_set()

@@ -31,6 +31,7 @@ from penstock.engine.message.shares import Bundle
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing.batches import CutBatch, Standing
 from penstock.engine.standing.dealer import AHEAD, Dealer
+from penstock.engine.standing.roster import FIRST_SECONDS
 
 
 def test_whoever_asks_gets_the_next_rows() -> None:
@@ -359,6 +360,23 @@ def test_a_seat_that_is_empty_while_work_waits_for_it_is_deserted() -> None:
     assert dealer.deserted(5.0)
     stand(dealer, 1, 1, TWO)
     assert not dealer.deserted(5.0)
+
+
+def test_a_seat_that_nobody_ever_takes_is_deserted_in_the_end() -> None:
+    """Its task has started and hangs before it connects, so Spark sees nothing wrong with it."""
+    now = 0.0
+    rows = Rows(10, any_bundle=False)
+    dealer = Dealer(Channels(), [], lambda: Pacer(0.05, 10, 10), lambda: 0.0, Published(rows), clock=lambda: now)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    one = stand(dealer, 1, 0, ONE)
+    dealer.serve(1, (ONE, TWO))
+    assert dealer.take(one)
+    done(dealer, one, report())
+    now = 60.0
+    assert not dealer.deserted(5.0), "a first start may take long"
+    now = FIRST_SECONDS + 5.0
+    assert dealer.deserted(5.0)
 
 
 def test_a_share_that_is_cut_again_after_silence_may_take_longer() -> None:

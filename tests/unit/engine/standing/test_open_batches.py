@@ -45,7 +45,7 @@ def opened(any_bundle: bool) -> tuple[OpenBatches, Supply, Roster, list[Standing
     ]
     for one in stands:
         roster.sit(one)
-    roster.serve(1, (ONE, TWO))
+    roster.serve(1, (ONE, TWO), 0.0)
     return batches, supply, roster, stands
 
 
@@ -105,7 +105,7 @@ def test_what_is_for_a_bundle_that_is_gone_waits_for_its_seat_until_another_turn
     assert batches.waits_for([two.seat])
     assert not batches.waits_for([one.seat])
     generation = batches.generation
-    roster.serve(2, (ONE,))
+    roster.serve(2, (ONE,), 0.0)
     batches.serve()
     assert batches.generation > generation, "what is being cut is for bundles that leave"
     assert len(batches) == 0
@@ -122,7 +122,7 @@ def test_the_silences_over_what_was_dropped_count_until_it_is_published() -> Non
     dealt = batches.take(one, 0.0)
     assert dealt is not None
     dealt.silences = 2
-    roster.serve(2, (ONE,))
+    roster.serve(2, (ONE,), 0.0)
     batches.put_back(one)  # nobody will come to this seat again
     for silences in (2, 0):
         batches.deal(cut(ONE, end=10), 2, (ONE,), 0.0)

@@ -8,7 +8,7 @@ from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing.batches import Standing
-from penstock.engine.standing.roster import Roster
+from penstock.engine.standing.roster import FIRST_SECONDS, Roster
 
 ONE, TWO = Bundle(Slot("a", 0), 1), Bundle(Slot("b", 0), 3)
 
@@ -31,7 +31,7 @@ def test_a_seat_has_whoever_came_last() -> None:
 
 def test_an_empty_seat_is_missed_until_it_is_taken_or_another_turn_is_served() -> None:
     roster, one = Roster(), standing(1, 0)
-    roster.serve(1, (ONE, TWO))
+    roster.serve(1, (ONE, TWO), 0.0)
     for each in (one, standing(1, 1)):
         roster.sit(each)
         roster.leave(each, 5.0)
@@ -39,8 +39,20 @@ def test_an_empty_seat_is_missed_until_it_is_taken_or_another_turn_is_served() -
     assert roster.empty(before=5.0) == [(1, 0), (1, 1)]
     roster.sit(one)
     assert roster.empty(before=5.0) == [(1, 1)]
-    roster.serve(2, (ONE,))
+    roster.serve(2, (ONE,), 5.0)
     assert roster.empty(before=5.0) == []
+
+
+def test_whoever_never_comes_is_missed_too_but_later() -> None:
+    roster, one = Roster(), standing(1, 0)
+    roster.sit(one)
+    roster.serve(1, (ONE, TWO), 10.0)
+    assert roster.empty(before=10.0 + FIRST_SECONDS - 0.1) == [], "it may take a while to start"
+    assert roster.empty(before=10.0 + FIRST_SECONDS) == [(1, 1)]
+    roster.serve(1, (ONE, TWO), 500.0)
+    assert roster.empty(before=10.0 + FIRST_SECONDS) == [(1, 1)], "the same turn again gives it no more time"
+    roster.sit(standing(1, 1, TWO))
+    assert roster.empty(before=1000.0) == []
 
 
 def test_it_counts_the_instances_of_the_turn_that_is_served() -> None:
@@ -48,6 +60,6 @@ def test_it_counts_the_instances_of_the_turn_that_is_served() -> None:
     before.asks = now.asks = True
     roster.sit(before)
     roster.sit(now)
-    roster.serve(2, (ONE, TWO))
+    roster.serve(2, (ONE, TWO), 0.0)
     assert (roster.instances, roster.asking) == (4, 3)
     assert [roster.of(1), roster.of(2), list(roster)] == [[before], [now], [before, now]]

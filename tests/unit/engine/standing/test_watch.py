@@ -51,7 +51,7 @@ def waiting(roster: Roster, channels: Channels, *seats: tuple[int, int], taken_a
 
 def test_who_comes_first_has_the_watch_and_hands_it_to_who_has_had_no_work_for_longest() -> None:
     channels, roster = Channels(), Roster()
-    roster.serve(1, (BUNDLE,) * 3)
+    roster.serve(1, (BUNDLE,) * 3, 0.0)
     watch: Any = Watch(channels, roster)  # type: ignore[arg-type]
     one, two, three = waiting(roster, channels, (1, 0), (1, 1), (1, 2))
     with channels.lock:
@@ -67,7 +67,7 @@ def test_who_comes_first_has_the_watch_and_hands_it_to_who_has_had_no_work_for_l
 
 def test_who_is_gone_or_of_an_earlier_turn_never_has_the_watch() -> None:
     channels, roster = Channels(), Roster()
-    roster.serve(2, (BUNDLE,))
+    roster.serve(2, (BUNDLE,), 0.0)
     watch = Watch(channels, roster)  # type: ignore[arg-type]
     before, gone = waiting(roster, channels, (1, 0), (2, 0))
     gone.gone = True
