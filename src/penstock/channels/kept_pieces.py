@@ -21,6 +21,9 @@ import pyarrow as pa
 #: Who waits for a piece looks again after a tenth of the time that it has waited, but after so many seconds at least,
 #: and at most.
 LEAST_STEP, MOST_STEP = 0.001, 0.05
+#: What the names of files end with that have one bound together: pieces of others' segments, and copies of segments
+#: that the machine wrote itself.
+BOUNDED = (".piece", ".arrow")
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,15 @@ class KeptPieces:
             except BaseException:
                 written.unlink(missing_ok=True)  # on a full disk each attempt would leave one
                 raise
-        make_room(self.folder, self.most_bytes, ".piece")
+        make_room(self.folder, self.most_bytes)
         return pa.py_buffer(content)
 
 
-def make_room(folder: Path, most_bytes: int, suffix: str) -> None:
-    """Delete the oldest files below a folder until the others have no more bytes than these. Whoever reads a file that
-    goes has it mapped, and may go on."""
+def make_room(folder: Path, most_bytes: int) -> None:
+    """Delete the oldest pieces and segments below a folder until the others have no more bytes than these. Whoever
+    reads a file that goes has it mapped, and may go on."""
     files = []
-    for file in folder.rglob(f"*{suffix}"):
+    for file in (one for one in folder.rglob("*") if one.suffix in BOUNDED):
         with suppress(OSError):  # another process makes room as well
             status = file.stat()
             files.append((status.st_mtime, status.st_size, file))

@@ -105,8 +105,17 @@ def test_room_is_made_in_folders_below(tmp_path):
         (tmp_path / channel).mkdir()
         (tmp_path / channel / "one.arrow").write_bytes(bytes(100))
     os.utime(tmp_path / "a" / "one.arrow", (1, 1))
-    make_room(tmp_path, 150, ".arrow")
+    make_room(tmp_path, 150)
     assert [file.parent.name for file in tmp_path.rglob("*.arrow")] == ["b"]
+
+
+def test_pieces_of_others_and_own_segments_have_one_bound(tmp_path):
+    for name, age in (("a.piece", 3), ("b.arrow", 2), ("c.piece", 1), ("d.arrow", 0)):
+        (tmp_path / name).write_bytes(bytes(100))
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    (tmp_path / "server.lock").write_bytes(bytes(100))
+    make_room(tmp_path, 250)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["c.piece", "d.arrow", "server.lock"]
 
 
 def test_nobody_prints_the_token():
