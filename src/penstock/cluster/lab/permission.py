@@ -89,7 +89,7 @@ def _try_groups(shape: LabShape, machines: int, owner: Owner) -> Groups:
         raise _refused("no control groups for CPU and memory are mounted.", _GROUPS)
     try:
         for index in range(max(machines, len(shape.sizes)) + 1):
-            trial = groups.make(owner.name("trial"), shape.of(index))
+            trial = groups.make(owner, "trial", shape.of(index))
             try:
                 trial.use()
             finally:
@@ -97,6 +97,8 @@ def _try_groups(shape: LabShape, machines: int, owner: Owner) -> Groups:
     except (OSError, KeyError) as problem:
         where = ", ".join(str(folder) for folder in groups.folders)
         raise _refused(f"a control group cannot be made below {where}: {problem}.", _GROUPS) from None
+    finally:
+        groups.switch_off()
     return groups
 
 
