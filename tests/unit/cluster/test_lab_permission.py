@@ -110,6 +110,16 @@ def test_groups_that_cannot_be_written_are_named(system, monkeypatch, tmp_path):
     assert "Permission denied" in refusal().message
 
 
+def test_a_container_with_groups_of_its_own_is_told_to_share_those_of_the_host(system, monkeypatch):
+    def busy(group, owner):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr("penstock.cluster.lab.groups._switch_on", busy)
+    assert "Device or resource busy" in refusal().message
+    assert "--privileged --cgroupns=host" in refusal().hint
+    assert "--privileged --cgroupns=host" in permission.root_hint()
+
+
 def test_other_systems_have_no_lab(system, monkeypatch):
     monkeypatch.setattr(permission.sys, "platform", "darwin")
     assert "a lab needs Linux" in refusal().message
