@@ -55,7 +55,9 @@ def test_a_load_that_steps_up_and_down_is_held(tmp_path: Path) -> None:
                 looks.append(throughput(status) >= 0.95 * STEPS[step][1])
             time.sleep(2)
         # A list would be cut in the report of a failure, and its end is what explains it.
-        story = "\n".join(f"{one['time']:.0f} {one['kind']} {one['subject']}: {one['reason']}" for one in running.story())
+        story = "\n".join(
+            f"{one['time']:.0f} {one['kind']} {one['subject']}: {one['reason']}" for one in running.story()
+        )
         assert len(looks) > 50
         assert sum(looks) >= 0.95 * len(looks), story
         assert max(machines) > 1, story
