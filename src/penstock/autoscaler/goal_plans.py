@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from penstock.autoscaler.answers import answer_of, expected_of, last_machine
 from penstock.autoscaler.corrections import correction
-from penstock.autoscaler.expectation import Expectation, Expected
+from penstock.autoscaler.expectation import Expectation
 from penstock.autoscaler.goals import (
     MOST_USED,
     TOLERANCE,
@@ -215,11 +215,11 @@ def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Plac
     expectation = Expectation(snapshot, load, view.settings.chaining == "on")
     while True:
         placement = taken_back(snapshot.placement, steps, snapshot.definition, kept)
-        expected = expectation.of(placement)
-        lacking = _too_full(snapshot.placement, placement, expected)
+        lacking = _too_full(snapshot.placement, placement, expectation)
         if not lacking:
             return placement
-        kept[max(lacking, key=lambda name: expected.utilisation[name])] += 1
+        utilisation = expectation.of(placement).utilisation
+        kept[max(lacking, key=lambda name: utilisation[name])] += 1
 
 
 def _to_take_back(now: Placement, left: Placement, steps: Sequence[Step], machines: int) -> tuple[Added, ...]:
@@ -306,11 +306,14 @@ def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
 
 def _enough(view: View, load: Load, placement: Placement) -> bool:
     """Whether a placement with fewer instances would do what is done now, with time to spare."""
-    expected = Expectation(view.snapshot, load, view.settings.chaining == "on").of(placement)
-    return not _too_full(view.snapshot.placement, placement, expected)
+    expectation = Expectation(view.snapshot, load, view.settings.chaining == "on")
+    return not _too_full(view.snapshot.placement, placement, expectation)
 
 
-def _too_full(before: Placement, placement: Placement, expected: Expected) -> list[str]:
-    """The operators that would have too little time with fewer instances than before."""
+def _too_full(before: Placement, placement: Placement, expectation: Expectation) -> list[str]:
+    """The operators of which fewer instances than before are too few. It may be another operator that has too little
+    time then: operators that are placed alike become one chain, and its first one holds the others back."""
+    was, then = expectation.of(before).fullness, expectation.of(placement).fullness
     fewer = [name for name in before.instances if placement.total(name) < before.total(name)]
-    return [name for name in fewer if expected.fullness[name] > MOST_USED]
+    full = [name for name, share in then.items() if share > max(MOST_USED, was[name] * (1 + WORTHWHILE))]
+    return [name for name in fewer if then[name] > MOST_USED] or (fewer if full else [])

@@ -396,6 +396,32 @@ def test_a_machine_goes_with_as_many_instances_kept_as_there_is_room_for_and_nee
     assert placement.total("work") == 2
 
 
+@pytest.mark.parametrize("strategy", ["stela", "gain"])
+def test_instances_are_not_taken_back_where_a_chain_would_be_too_slow_as_a_whole(strategy: str) -> None:
+    """Taken back, all three would be one chain again, whose first operator would hold the others back. Seen while the
+    last rows of a backlog are worked off: a row of the first operator is then more than one of the others, and to those
+    fewer rows would come than they can do."""
+    one, two = cluster(1, cores=1), cluster(2, cores=1)
+    first, second = two.slots
+    alone = placed(one, rows=1, work=1, out=1)
+    more = Placement({"rows": {first: 1}, "work": {first: 1, second: 2}, "out": {first: 1, second: 1}})
+    speeds = SPEEDS | {"work": 250.0}
+    came = decided(
+        1,
+        seen(alone, one, speeds, 600.0, chains=(("rows", "work", "out"),)),
+        AddMachine(two.machines[1]),
+        SetInstances("work", more.of("work")),
+        SetInstances("out", more.of("out")),
+    )
+    settings = Settings(chaining="on", slot_instances=4)
+    busy = seen(more, two, speeds, 600.0, cpu=0.01, waiting=2_000)
+    faster = {name: replace(busy.operators[name], rate=740.0, input_rate=740.0) for name in ("work", "out")}
+    busy = replace(busy, operators=busy.operators | faster)
+    found = answer(view(busy, Goal(throughput=600.0), history=(came,), settings=settings), strategy)
+    left = more if isinstance(found, Nothing) else apply(more, found.plan.actions)
+    assert left.total("work") == 3, found
+
+
 def test_gain_leaves_as_many_instances_as_the_user_wants_at_least() -> None:
     where = cluster(2)
     calm = seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 10.0)
