@@ -115,26 +115,36 @@ def main(host: str) -> int:
     origins = Origins.of_environment(os.environ)
     if origins is None:
         return 2
-    told = list[int]()
+    told = threading.Event()
     # The folder has to be deleted all the same, after the last of its users.
-    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    users = kept_folder.Users(origins.folder)
     server = None
     try:
         server = serve(host, origins)
-    except (OSError, pa.ArrowException) as problem:
+    except (OSError, ImportError, pa.ArrowException) as problem:
         sys.stderr.write(f"penstock: {host} cannot serve segments on port {origins.port}: {problem}\n")
-    while not told and not kept_folder.deleted(origins.folder):
-        time.sleep(ALIVE_SECONDS)
-    if server is not None:
-        # A server of a new parent needs the port. Nobody waits for readers that are slow.
-        threading.Thread(target=server.shutdown, daemon=True).start()
-    if not told:
-        time.sleep(LAST_SECONDS)
-        kept_folder.deleted(origins.folder)
-    while told and not kept_folder.deleted(origins.folder):
-        time.sleep(TOLD_SECONDS)
+    while users.remain():
+        if told.is_set():
+            server = _ended(server)
+            time.sleep(TOLD_SECONDS)
+        else:
+            told.wait(ALIVE_SECONDS)
+    _ended(server)
+    users.delete_folder()
+    told.wait(LAST_SECONDS)
+    kept_folder.delete_leftovers(origins.folder)
     return 0
 
 
+def _ended(server: Any) -> None:
+    """End the server, if there is one. A server of a new parent needs its port. Readers that are slow are not waited
+    for."""
+    if server is not None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    code = main(sys.argv[1])
+    sys.stderr.flush()
+    os._exit(code)  # not sys.exit: it would wait for the threads that still answer slow readers
