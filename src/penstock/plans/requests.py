@@ -14,13 +14,16 @@ from penstock.strategies.mapping.tasks import follow_instances
 from penstock.topology.definition import TopologyDefinition
 
 
-def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]) -> Plan:
+def set_instances(
+    placement: Placement, operator: str, slots: Mapping[Slot, int], *, snapshot: Snapshot | None = None
+) -> Plan:
     """Give an operator exactly these instances. Tasks of a keyed operator follow its instances, and as few as possible
-    move."""
+    move; with a snapshot that has the sizes of all tasks, of these choices the fewest bytes."""
     actions: list[Action] = [SetInstances(operator, slots)]
     tasks = placement.tasks.get(operator, ())
     if tasks and slots and min(slots.values()) > 0:
-        after = follow_instances(tasks, slots)
+        sizes = snapshot.operators[operator].state_sizes(len(tasks)) if snapshot is not None else None
+        after = follow_instances(tasks, slots, sizes)
         actions += [MoveTask(operator, task, slot) for task, slot in enumerate(after) if tasks[task] != slot]
     return Plan(tuple(actions), f"{operator} gets other instances")
 

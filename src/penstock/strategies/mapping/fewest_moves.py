@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from penstock.cluster.model import Placement, Slot
 from penstock.strategies.mapping.chained import Chained
 from penstock.strategies.mapping.least_state import ChosenSlots, SlotRoom, chosen_slots
 from penstock.strategies.mapping.protocol import NoRoom, Wanted
-from penstock.strategies.mapping.tasks import deal_tasks
+from penstock.strategies.mapping.tasks import deal_tasks, leaving
 
 
 class FewestMoves:
@@ -99,10 +99,8 @@ def _costs_on_slots(wanted: Wanted, before: Placement, name: str) -> dict[Slot, 
 def _costs(wanted: Wanted, name: str) -> list[int]:
     """What it costs to move each task. A byte costs more than any number of tasks; if the size of a task is not known,
     only tasks count."""
-    tasks = wanted.tasks[name]
-    state = wanted.snapshot.operators[name].state if wanted.snapshot is not None else {}
-    sizes = [size.bytes for task in range(tasks) if (size := state.get(task)) is not None and size.bytes is not None]
-    return [size * (tasks + 1) + 1 for size in sizes] if len(sizes) == tasks else [1] * tasks
+    tasks, sizes = wanted.tasks[name], wanted.sizes(name)
+    return [1] * tasks if sizes is None else [size * (tasks + 1) + 1 for size in sizes]
 
 
 def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> tuple[Slot, ...]:
@@ -116,15 +114,11 @@ def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> 
         by_slot.setdefault(slot, []).append(task)
     placed: list[Slot | None] = list(held)
     for slot, mine in by_slot.items():
-        for task in _leaving(mine, costs, found.kept.get(slot, 0)):
+        for task in leaving(mine, costs)[: len(mine) - found.kept.get(slot, 0)]:
             placed[task] = None
     waiting = _open(found, count)
     known = {slot: slot for slot in found.instances}
     return tuple(next(waiting) if slot is None else known[slot] for slot in placed)
-
-
-def _leaving(tasks: Sequence[int], costs: Sequence[int], kept: int) -> list[int]:
-    return sorted(tasks, key=lambda task: (costs[task], task))[: len(tasks) - kept]
 
 
 def _open(found: ChosenSlots, tasks: int) -> Iterator[Slot]:

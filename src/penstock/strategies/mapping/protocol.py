@@ -41,6 +41,10 @@ class Wanted:
     #: The measurements (traffic, sizes of state); None at the start, or if the setting `monitoring` is off.
     snapshot: Snapshot | None = None
 
+    def sizes(self, operator: str) -> tuple[int, ...] | None:
+        """The bytes of each task of a keyed operator; None if the size of one of them is not known."""
+        return None if self.snapshot is None else self.snapshot.operators[operator].state_sizes(self.tasks[operator])
+
     @staticmethod
     def at_start(
         definition: TopologyDefinition, cluster: Cluster, slot_instances: int | None = None, chains: bool = True

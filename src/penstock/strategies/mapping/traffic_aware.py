@@ -60,10 +60,10 @@ def _if_less_crosses(wanted: Wanted, before: Placement, traffic: Traffic) -> Pla
     for one, machine in zip(traffic.instances, then, strict=True):
         counts[one.unit][slots[machine]] += 1
     instances = {name: dict(sorted(counts[unit].items())) for unit in traffic.units for name in unit}
-    tasks = {
-        name: held if dict(before.of(name)) == instances[name] else follow_instances(held, instances[name])
-        for name, held in before.tasks.items()
-    }
+    tasks = dict(before.tasks)
+    for name, held in before.tasks.items():
+        if dict(before.of(name)) != instances[name]:
+            tasks[name] = follow_instances(held, instances[name], wanted.sizes(name))
     return Placement({name: instances[name] for name in wanted.instances}, tasks)
 
 
