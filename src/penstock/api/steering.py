@@ -94,6 +94,7 @@ class Steering(Reads):
                 settings.slot_instances,
                 chains=settings.chaining == "on",
                 snapshot=self.desk.planned(),
+                traffic_gain=settings.traffic_gain,
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(

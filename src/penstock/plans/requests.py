@@ -39,6 +39,7 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
     *,
     chains: bool = True,
     snapshot: Snapshot | None = None,
+    traffic_gain: float = 0.0,
 ) -> Plan | NoRoom:
     """Give an operator so many instances. The mapping chooses their slots. A number below 1 is refused when the plan is
     checked."""
@@ -46,10 +47,8 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
         return set_instances(placement, operator, {})
     wanted = Wanted.as_now(definition, cluster, placement)
     instances = {**wanted.instances, operator: count}
-    answer = place(
-        mapping,
-        replace(wanted, instances=instances, slot_instances=slot_instances, chains=chains, snapshot=snapshot),
-    )
+    wanted = replace(wanted, instances=instances, slot_instances=slot_instances, chains=chains, snapshot=snapshot)
+    answer = place(mapping, replace(wanted, traffic_gain=traffic_gain))
     if isinstance(answer, NoRoom):
         return answer
     actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)
