@@ -60,7 +60,7 @@ def assert_the_smallest_move(after: Placement) -> None:
 @pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"storm"}))
 def test_a_strategy_has_the_smallest_tasks_moved(name: str) -> None:
     """Storm's default is left out: it unassigns everything, and deals it out again."""
-    given = load("rows-work:300 work-out:100", {"rows": 300, "work": 100, "out": 100}, state={"work": SIZES})  # type: ignore[dict-item]
+    given = load("rows-work:300 work-out:100", {"rows": 300, "work": 100, "out": 100}, state={"work": SIZES})
     found = STRATEGIES[name].scale_out(given, BEFORE, CLUSTER, [machine("c", 1)])
     assert isinstance(found, Decision)
     assert_the_smallest_move(found.placement)
