@@ -192,7 +192,7 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     # What is reverted, and what says to a strategy that takes instances away itself how many these are.
     steps = came = with_machines(view.history, wanted.machines)
     placement = _without_what_is_idle(view, load, steps)
-    if placement == snapshot.placement != taken_back(snapshot.placement, steps, snapshot.definition):
+    if placement == snapshot.placement != taken_back(snapshot, steps):
         steps = []  # all that came with the machine is needed
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
@@ -214,7 +214,7 @@ def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Plac
     snapshot, kept = view.snapshot, Counter[str]()
     expectation = Expectation(snapshot, load, view.settings.chaining == "on")
     while True:
-        placement = taken_back(snapshot.placement, steps, snapshot.definition, kept)
+        placement = taken_back(snapshot, steps, kept)
         lacking = _too_full(snapshot.placement, placement, expectation)
         if not lacking:
             return placement
@@ -284,7 +284,7 @@ def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
     steps, now = open_steps(view.history), view.balance
     if not steps or steps[-1].machines or now.behind or now.lacking or too_slow(view.snapshot, load, rules):
         return Nothing(why)
-    placement = taken_back(view.snapshot.placement, steps[-1:], view.snapshot.definition)
+    placement = taken_back(view.snapshot, steps[-1:])
     actions = diff(view.snapshot.placement, placement)
     if not actions or not _enough(view, load, placement):
         return Nothing(why)

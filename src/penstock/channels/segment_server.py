@@ -126,18 +126,19 @@ def main(host: str) -> int:
         sys.stderr.write(f"penstock: {host} cannot serve segments on port {origins.port}: {problem}\n")
     while users.remain():
         if told.is_set():
-            server = _ended(server)
+            _end(server)
+            server = None
             time.sleep(TOLD_SECONDS)
         else:
             told.wait(ALIVE_SECONDS)
-    _ended(server)
+    _end(server)
     users.delete_folder()
     told.wait(LAST_SECONDS)
     kept_folder.delete_leftovers(origins.folder)
     return 0
 
 
-def _ended(server: Any) -> None:
+def _end(server: Any) -> None:
     """End the server, if there is one. A server of a new parent needs its port. Readers that are slow are not waited
     for."""
     if server is not None:
