@@ -21,12 +21,12 @@ def phases(scenario: Scenario, least: float = 0.0) -> list[tuple[float, float]]:
 
 
 def calm(scenario: Scenario, trace: Trace) -> str:
-    """Under constant load, no two opposite operations within an hour."""
-    done = [one for one in trace.operations if one.state == "done"]
+    """Under constant load, the controller carries out no two opposite operations within an hour."""
+    done = [one for one in trace.operations if one.state == "done" and not _asked_by_a_person(scenario, one)]
     for place, first in enumerate(done):
         for second in done[place + 1 :]:
             near = second.asked - first.ended < HOUR
-            constant = not any(first.asked < at <= second.asked for at in scenario.changes)
+            constant = not any(first.asked < at <= second.asked for at in scenario.loads)
             if near and constant and opposite(first, second):
                 apart = _minutes(second.asked - first.ended)
                 return f"operations {first.id} and {second.id} are opposite, {apart} apart, under constant load"
@@ -243,6 +243,10 @@ def mean_throughput(trace: Trace, start: float, stop: float) -> float:
 
 def _least(one: Moment, then: Moment) -> float:
     return min(one.throughput, then.throughput)
+
+
+def _asked_by_a_person(scenario: Scenario, one: Done) -> bool:
+    return any(abs(one.asked - at) < 1 for at in scenario.asked_by_people)
 
 
 def _shape(moment: Moment) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
 from penstock.simulator import Simulation
@@ -46,17 +47,40 @@ def resumed(simulation: Simulation) -> None:
     simulation.steering.resume()
 
 
-def driver_limit(rate: float) -> Happens:
-    return lambda simulation: simulation.topology.limit_driver(rate)
+@dataclass(frozen=True)
+class Retuned:
+    """Operators have other rates from now on."""
+
+    rates: Mapping[str, float]
+
+    def __call__(self, simulation: Simulation) -> None:
+        truth = simulation.topology.truth
+        simulation.topology.retune({name: replace(truth[name], rate=rate) for name, rate in self.rates.items()})
 
 
-def person(action: str, *arguments: object) -> Happens:
+@dataclass(frozen=True)
+class DriverLimit:
+    """From now on, the driver hands out so many rows a second at most, at all sources together."""
+
+    rate: float
+
+    def __call__(self, simulation: Simulation) -> None:
+        simulation.topology.limit_driver(self.rate)
+
+
+@dataclass(frozen=True)
+class Person:
     """Somebody asks for something."""
 
-    def ask(simulation: Simulation) -> None:
+    action: str
+    arguments: tuple[object, ...]
+
+    def __call__(self, simulation: Simulation) -> None:
         try:
-            getattr(simulation.steering, action)(*arguments)
+            getattr(simulation.steering, self.action)(*self.arguments)
         except PenstockError as refusal:
             simulation.topology.happened("notice", f"refused: {refusal}", "person")
 
-    return ask
+
+def person(action: str, *arguments: object) -> Person:
+    return Person(action, arguments)
