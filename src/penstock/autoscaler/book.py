@@ -40,14 +40,15 @@ class Book:
 
     def checked(self, view: View) -> View:
         """The view with a verdict on every decision whose effect can be seen now."""
-        for index, one in enumerate(self._decided):
+        for index, entry in enumerate(self._decided):
+            one = entry
             if one.fate.over and one.ended is None:
-                self._decided[index] = replace(one, ended=view.now)
+                one = self._decided[index] = replace(one, ended=view.now)
                 self._tell_if_failed(one)
             if one.record is not None and one.record.verdict is Verdict.PENDING:
-                record = judged(one.record, one.fate, one.reason, view)
+                record = judged(one.record, one.fate, one.reason, view, one.ended)
                 if record is not one.record:
-                    self._decided[index] = replace(self._decided[index], record=self._keep(record))
+                    self._decided[index] = replace(one, record=self._keep(record))
                     self._tell_of(record)
         return replace(view, history=tuple(self._decided))
 

@@ -29,7 +29,7 @@ from penstock.plans.repair import repair
 from penstock.strategies.decision import Decision, NothingToDo
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.chains import chains_of
-from penstock.strategies.memory import EMPTY, Memory
+from penstock.strategies.memory import EMPTY, Added, Memory
 from penstock.strategies.rules import Rules
 
 #: What brings less than this share of the throughput is not worth a change.
@@ -37,6 +37,8 @@ WORTHWHILE = 0.03
 #: Instances that came without a machine stay for so many windows (an hour, by default, if a chain is to be joined; else
 #: four): idle instances cost little, and a load that comes and goes would have them come and go.
 JOINED_AFTER, TAKEN_AFTER = 18, 72
+#: Instead of the name of a machine that came and was replaced since.
+_UNKNOWN = "some machine"
 
 
 def towards_the_goal(view: View, strategy: Strategy) -> Answer:
@@ -44,7 +46,7 @@ def towards_the_goal(view: View, strategy: Strategy) -> Answer:
         return Nothing("the topology has no goal, and nobody has asked for machines")
     if isinstance(view.load, Nothing):
         return view.load
-    rules = rules_for(view.goal, Rules.of(view.settings))
+    rules = rules_for(Rules.of(view.settings))
     wanted = wish(view.goal, view.snapshot, view.load, rules)
     if isinstance(wanted, Grow):
         return _more(view, view.load, strategy, wanted, rules)
@@ -166,13 +168,15 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     snapshot = view.snapshot
     if wanted.machines >= view.machines:
         return last_machine(wanted.machines, snapshot.cluster.names)
-    steps = with_machines(view.history, wanted.machines)
+    steps = came = with_machines(view.history, wanted.machines)
     placement = _without_what_is_idle(view, load, steps)
     if placement == snapshot.placement != taken_back(snapshot.placement, steps, snapshot.definition):
         steps = []  # all that came with the machine is needed
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
-        found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules, _memory(view))
+        # It takes instances away itself, so it gets the placement that was measured, and is told what to take back.
+        memory = replace(_memory(view), added=_to_take_back(snapshot.placement, placement, came, wanted.machines))
+        found = strategy.scale_in(rates, snapshot.placement, snapshot.cluster, wanted.machines, rules, memory)
     else:
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
     if isinstance(found, Decision):
@@ -194,16 +198,35 @@ def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Plac
         kept[max(lacking, key=lambda name: expected.utilisation[name])] += 1
 
 
+def _to_take_back(now: Placement, left: Placement, steps: Sequence[Step], machines: int) -> tuple[Added, ...]:
+    """What came with the machines that these steps, the newest first, added, as a strategy remembers it: the instances
+    that are not `left`. Empty if the controller has not added the machines: how many instances go with them is then for
+    the strategy to say."""
+    if not steps:
+        return ()
+    back = {name: now.total(name) - left.total(name) for name in now.instances}
+    before, after = ({slot.machine for slot in one.slots} for one in (steps[-1].before, steps[0].after))
+    # As many as go, so that nothing more is taken away with the others; of some, nobody may know the name any more.
+    names = [*sorted(after - before), *(f"{_UNKNOWN} {number}" for number in range(machines))][:machines]
+    return (*(Added(name, {}) for name in names[1:]), Added(names[0], back))
+
+
 def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> Decision:
     """The decision, or the same machines removed with all instances kept if it would take instances away that the goal
-    needs: there are cores for them."""
+    needs, or leave operators too little time: there are cores for them."""
     expected, now = expected_of(view, found.placement), view.balance.throughput or 0.0
+    if expected is None:
+        return found
     required = now if view.goal is None or view.goal.throughput is None else min(now, view.goal.throughput)
-    if expected is None or expected.throughput >= required * (1 - TOLERANCE):
+    if expected.throughput < required * (1 - TOLERANCE):
+        why = f"without them {expected.throughput:,.0f} rows/s would be left"
+    elif lacking := _too_full(placement, found.placement, expected):
+        why = f"without them {', '.join(lacking)} would be busy all the time"
+    else:
         return found
     kept = repair(placement, view.snapshot.cluster.minus(found.removed).slots)
-    reason = f"{', '.join(found.removed)} goes, and its instances stay: without them {expected.throughput:,.0f} rows/s"
-    return replace(found, placement=kept, steps=(), reason=f"{reason} would be left", projected=None)
+    reason = f"{', '.join(found.removed)} goes, and its instances stay: {why}"
+    return replace(found, placement=kept, steps=(), reason=reason, projected=None)
 
 
 def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:

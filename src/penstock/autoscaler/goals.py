@@ -73,11 +73,10 @@ class Shrink:
 Wish = Stay | Grow | Shrink
 
 
-def rules_for(goal: Goal, rules: Rules) -> Rules:
-    """The rules for this goal. To hold a throughput, an operator must count as congested as soon as it is slower than
-    TOLERANCE allows; with the papers' alpha of 1.2, an operator that is a sixth too slow would not count."""
-    if goal.throughput is None:
-        return rules
+def rules_for(rules: Rules) -> Rules:
+    """The rules for a goal. An operator must count as congested as soon as it is slower than TOLERANCE allows: with the
+    papers' alpha of 1.2, an operator that is a sixth too slow would not count. A throughput would then not be held, and
+    of a number of machines less would be had than they can give, while the backlog grows."""
     return replace(rules, alpha=min(rules.alpha, 1 / (1 - TOLERANCE)))
 
 

@@ -46,7 +46,10 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
 
 def bare_load(snapshot: Snapshot) -> Load:
     """The graph without rates, for strategies that need no rates."""
-    operators = tuple(OperatorLoad(one.name, 0.0, most_instances=_most(one)) for one in snapshot.definition.operators)
+    operators = tuple(
+        OperatorLoad(one.name, 0.0, most_instances=_most(one), least_instances=one.min_instances)
+        for one in snapshot.definition.operators
+    )
     return Load(operators, tuple(StreamLoad(one.producer, one.consumer, 0.0) for one in snapshot.streams.values()))
 
 
@@ -67,6 +70,7 @@ def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
                 external=one.input_rate if isinstance(operator, Source) else None,
                 weight=operator.weight if isinstance(operator, Sink) else 1.0,
                 most_instances=_most(operator),
+                least_instances=operator.min_instances,
                 capacity=_capacity(one, snapshot.longest_batch),
                 backlog_growth=one.backlog.growth,
                 holds_others=_holds_others(snapshot, operator.name),

@@ -24,6 +24,8 @@ class RequestedRecords:
         self._view = view
         self._lock = threading.Lock()
         self._pending: dict[int, Record] = {}
+        #: When the operations were over that have no verdict yet, in run time.
+        self._over: dict[int, float] = {}
         self._closed = False
 
     def begin(self, operation: int, proposal: Proposal) -> None:
@@ -35,6 +37,8 @@ class RequestedRecords:
 
     def ended(self, operation: int, fate: Fate, why: str) -> None:
         if fate is Fate.DONE:
+            with self._lock:
+                self._over[operation] = run_time()
             self._again(operation)
             return
         with self._lock:
@@ -46,6 +50,7 @@ class RequestedRecords:
         with self._lock:
             self._closed = True
             self._pending.clear()
+            self._over.clear()
 
     def _again(self, operation: int) -> None:
         with self._lock:
@@ -54,14 +59,15 @@ class RequestedRecords:
 
     def _look(self, operation: int) -> None:
         with self._lock:
-            record = self._pending.get(operation)
+            record, over = self._pending.get(operation), self._over.get(operation)
         if record is None:
             return
-        now = judged(record, Fate.DONE, "", replace(self._view(), now=run_time(), paused=self._run.paused))
+        now = judged(record, Fate.DONE, "", replace(self._view(), now=run_time(), paused=self._run.paused), over)
         if now.verdict is Verdict.PENDING:
             self._again(operation)
             return
         with self._lock:
+            self._over.pop(operation, None)
             if self._pending.pop(operation, None) is None:
                 return
         kept(self._run.decisions, now)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.autoscaler.answers import expected_of
 from penstock.autoscaler.guards import Budget, Freeze, Guard, not_while_paused, one_at_a_time
 from penstock.autoscaler.instance_use import uses_of
 from penstock.autoscaler.lessons import Failures, Harmful, at_their_limit
@@ -154,21 +155,34 @@ def _rescaled(view: View, changed: Sequence[_Judged], placement: Placement) -> P
     parts = [f"above {settings.threshold_out:g}: {'; '.join(map(str, out))}"] if out else []
     parts += [f"all below {settings.threshold_in:g}: {'; '.join(map(str, into))}"] if into else []
     reason = "; ".join(parts)
-    expected = [
-        Prediction("utilisation", share * one.now / one.wanted, name)
-        for one in changed
-        for name in one.chain
-        if (share := view.snapshot.operators[name].utilisation) is not None
-    ]
     decision = {
         "outcome": "decision",
         "reason": reason,
         "added_instances": {name: one.wanted - one.now for one in changed for name in one.chain},
         "utilisation": {one.chain[0]: [use.share for use in one.uses] for one in changed},
     }
-    machines = Prediction("machines", float(view.machines))
     plan = Plan(diff(view.snapshot.placement, placement), reason)
-    return Proposal(plan, (reason,), (machines, *expected), decision=decision)
+    predictions = _predictions(view, placement) or _by_the_rule(view, changed)
+    return Proposal(plan, (reason,), predictions, decision=decision)
+
+
+def _predictions(view: View, placement: Placement) -> tuple[Prediction, ...]:
+    """What is to be expected of a placement, so that the decision can be judged; empty if that is not known."""
+    expected = expected_of(view, placement)
+    return expected.predictions(view.machines) if expected is not None else ()
+
+
+def _by_the_rule(view: View, changed: Sequence[_Judged]) -> tuple[Prediction, ...]:
+    """The rule itself assumes only that instances share the work."""
+    return (
+        Prediction("machines", float(view.machines)),
+        *(
+            Prediction("utilisation", share * one.now / one.wanted, name)
+            for one in changed
+            for name in one.chain
+            if (share := view.snapshot.operators[name].utilisation) is not None
+        ),
+    )
 
 
 def _rearranged(view: View, placement: Placement, why: str) -> Answer:
@@ -178,8 +192,8 @@ def _rearranged(view: View, placement: Placement, why: str) -> Answer:
         return Nothing(why)
     reason = f"the mapping {view.settings.mapping} finds a better placement for the instances that are there"
     decision = {"outcome": "decision", "reason": reason, "added_instances": {}}
-    machines = Prediction("machines", float(view.machines))
-    return Proposal(Plan(actions, reason), (why, reason), (machines,), decision=decision)
+    predictions = _predictions(view, placement) or (Prediction("machines", float(view.machines)),)
+    return Proposal(Plan(actions, reason), (why, reason), predictions, decision=decision)
 
 
 def _why_nothing(view: View, found: Sequence[_Judged]) -> str:

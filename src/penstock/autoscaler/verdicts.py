@@ -22,14 +22,17 @@ EFFECT = 0.03
 MET = 0.9
 
 
-def judged(record: Record, fate: Fate, why: str, view: View) -> Record:
-    """The record with its verdict; as it was if it is too early for one."""
+def judged(record: Record, fate: Fate, why: str, view: View, ended: float | None = None) -> Record:
+    """The record with its verdict; as it was if it is too early for one. `ended` is when the operation was over, in run
+    time; None if that is not known. A machine may take many minutes to come, and nothing is measured before."""
     if record.verdict is not Verdict.PENDING or not fate.over:
         return record
     if fate is not Fate.DONE:
         return replace(record, verdict=Verdict.NOT_APPLIED, why=f"{fate}: {why}")
     snapshot, settings = view.snapshot, view.settings
-    late = view.now > record.at + 2 * settings.window_samples * settings.sample_seconds + settings.change_seconds
+    over = record.at + settings.change_seconds
+    over = over if ended is None else max(ended, over)
+    late = view.now > over + 2 * settings.window_samples * settings.sample_seconds
     settled = snapshot.since >= record.at and snapshot.samples >= max(
         settings.window_least_samples, settings.window_samples // 2
     )

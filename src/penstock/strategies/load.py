@@ -26,6 +26,8 @@ class OperatorLoad:
     weight: float = 1.0
     #: More instances than this could not share the work (groups of keys, partitions of a source); None is no bound.
     most_instances: int | None = None
+    #: The user wants no fewer instances than this.
+    least_instances: int = 1
     #: Rows a second that its instances could execute if rows always waited; None if that was not measured.
     capacity: float | None = None
     #: Rows a second by which its backlog grows, below 0 if it drains; None if that was not measured.

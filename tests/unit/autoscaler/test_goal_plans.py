@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from made_up import PLAIN, TASKS, cluster, decided, placed, seen, view
 
 from penstock.autoscaler.goals import Goal, Grow, Stay, wish
@@ -56,26 +57,27 @@ def test_sources_that_offer_less_are_no_reason_to_grow() -> None:
 # 2: what a scale-out added is taken back
 
 
-def test_four_cycles_leave_what_there_was() -> None:
+@pytest.mark.parametrize("strategy", ["stela", "gain"])
+def test_four_cycles_leave_what_there_was(strategy: str) -> None:
     where, placement = cluster(1), placed(cluster(1), rows=1, work=2, out=1)
     start, history = placement, ()
     counts = []
     for cycle in range(4):
         high = view(seen(placement, where, SPEEDS, 390.0), Goal(throughput=390.0), history=history)
-        placement, where, history = carried_out(high, 2 * cycle + 1)
+        placement, where, history = carried_out(high, 2 * cycle + 1, strategy)
         counts.append(sum(placement.load().values()))
         low = view(seen(placement, where, SPEEDS, 100.0), Goal(throughput=390.0), history=history)
-        placement, where, history = carried_out(low, 2 * cycle + 2)
+        placement, where, history = carried_out(low, 2 * cycle + 2, strategy)
         counts.append(sum(placement.load().values()))
     assert counts[::2] == counts[:1] * 4
     assert placement == start
     assert where.names == ("m1",)
 
 
-def carried_out(seen_by: View, number: int):
-    found = answer(seen_by)
+def carried_out(seen_by: View, number: int, strategy: str = "stela"):
+    found = answer(seen_by, strategy)
     assert isinstance(found, Proposal), found
-    one = decided(number, seen_by.snapshot, *found.plan.actions, reverts=found.reverts)
+    one = decided(number, seen_by.snapshot, *found.plan.actions, reverts=found.reverts, memory=found.memory)
     placement = apply(seen_by.snapshot.placement, found.plan.actions)
     return placement, apply_to_cluster(seen_by.snapshot.cluster, found.plan.actions), (*seen_by.history, one)
 
@@ -340,6 +342,39 @@ def test_a_strategy_that_would_take_away_what_is_needed_does_not_get_its_way() -
     placement, machines = after(ready, "gain")
     assert len(machines.machines) == 1
     assert placement.total("work") * SPEEDS["work"] >= 150
+
+
+def test_a_strategy_that_would_leave_no_time_to_spare_does_not_get_its_way() -> None:
+    """One instance of work would do 100 rows/s: enough for 98, and then every fluctuation is a backlog."""
+    where = cluster(2)
+    ready = view(seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 98.0), Goal(throughput=400.0))
+    placement, machines = after(ready, "gain")
+    assert len(machines.machines) == 1
+    assert placement.total("work") * SPEEDS["work"] * 0.85 >= 98
+
+
+def test_two_machines_that_came_together_go_with_what_came_with_them() -> None:
+    """What is left is not halved once more for the second machine."""
+    start, three = placed(ONE, rows=1, work=2, out=1), cluster(3)
+    high = seen(start, ONE, SPEEDS, 800.0)
+    more = placed(three, rows=1, work=6, out=1)
+    came = decided(
+        1, high, AddMachine(three.machines[1]), AddMachine(three.machines[2]), SetInstances("work", more.of("work"))
+    )
+    low = view(seen(more, three, SPEEDS, 100.0), Goal(machines_max=1), history=(came,))
+    placement, machines = after(low, "gain")
+    assert len(machines.machines) == 1
+    assert placement.total("work") == 2
+
+
+def test_gain_leaves_as_many_instances_as_the_user_wants_at_least() -> None:
+    where = cluster(2)
+    calm = seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 10.0)
+    operators = [replace(one, min_instances=3) if one.name == "work" else one for one in calm.definition.operators]
+    wanted = replace(calm, definition=replace(calm.definition, operators=tuple(operators)))
+    placement, machines = after(view(wanted, Goal(throughput=10.0)), "gain")
+    assert len(machines.machines) == 1
+    assert placement.total("work") == 3
 
 
 def test_a_machine_for_its_cores_comes_with_gain_too() -> None:

@@ -76,8 +76,10 @@ def test_no_machine_helps_if_the_sources_offer_no_more_and_those_that_idle_go() 
 def test_what_may_not_be_lacking_is_not_left_lacking() -> None:
     goal = Goal(throughput=300.0)
     found = snapshot(done=90.0)  # a tenth too little: for the papers' alpha nothing is congested
-    assert isinstance(wish(goal, found, measured_load(found), rules_for(goal, PAPER)), Grow)
-    assert rules_for(Goal(machines_max=3), PAPER) == PAPER
+    assert isinstance(wish(goal, found, measured_load(found), rules_for(PAPER)), Grow)
+    most = Goal(machines_max=3)
+    assert isinstance(wish(most, found, measured_load(found), rules_for(PAPER)), Grow), "the backlog would only grow"
+    assert isinstance(wish(most, found, measured_load(found), PAPER), Stay), "with the papers' alpha it would not grow"
 
 
 def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_it() -> None:

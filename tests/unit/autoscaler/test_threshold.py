@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up import KEYED, cluster, placed
+from made_up import KEYED, cluster, placed, seen
 
 from penstock.autoscaler.autonomy import check_goal, needs_no_goal, rounds_of
 from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.instance_use import uses_of
-from penstock.autoscaler.policy import View, decide, policy
+from penstock.autoscaler.policy import View, decide, policy, view_of
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.threshold import CooldownRounds, Threshold
 from penstock.cluster.model import Cluster, Placement
@@ -71,6 +71,18 @@ def test_overloaded_operators_grow_and_idle_ones_shrink_in_the_same_round() -> N
         {"work": 0.45, "count": 0.2}
     )
     assert "above 0.7: work from 2 to 4 instances (the busiest uses 90% of its CPU time)" in found.reasons[0]
+
+
+def test_a_decision_says_what_throughput_it_expects_where_capacities_are_known() -> None:
+    """Without that, no verdict could ever say that the decision brought nothing."""
+    where = cluster(2)
+    busy = seen(placed(where, rows=1, work=2, out=1), where, {"rows": 1e4, "work": 100.0, "out": 1e4}, 390.0)
+    slots = {slot.name: OperatorOnSlot(1, cpu_utilisation=1.0) for slot in where.slots}
+    busy = replace(busy, operators=busy.operators | {"work": replace(busy.operators["work"], slots=slots)})
+    found = decide("threshold", policy("threshold"), view_of(busy, Settings()))
+    assert counts_of(found)["work"] == 4
+    assert isinstance(found, Proposal)
+    assert [one.value for one in found.predictions if one.metric == "throughput"] == pytest.approx([390.0])
 
 
 def test_a_keyed_operator_gets_no_more_instances_than_tasks() -> None:

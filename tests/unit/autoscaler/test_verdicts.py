@@ -71,6 +71,16 @@ def test_it_is_not_judged_too_early_nor_on_incomplete_figures() -> None:
     assert verdict(scaled_out(), after, fate=Fate.RUNNING).verdict is Verdict.PENDING
 
 
+def test_an_operation_that_took_long_is_judged_like_any_other() -> None:
+    """A machine that came after ten minutes: nothing could be measured before."""
+    young, after = (seen(MANY, TWO, SPEEDS, 390.0, since=600.0, samples=samples) for samples in (2, 20))
+    one = scaled_out().record
+    assert one is not None
+    assert judged(one, Fate.DONE, "", view(young, GOAL, now=620.0), ended=600.0).verdict is Verdict.PENDING
+    assert judged(one, Fate.DONE, "", view(after, GOAL, now=800.0), ended=600.0).verdict is Verdict.AS_EXPECTED
+    assert judged(one, Fate.DONE, "", view(young, GOAL, now=1_001.0), ended=600.0).verdict is Verdict.UNCLEAR
+
+
 def test_what_piled_up_during_the_change_is_waited_for() -> None:
     catching_up = seen(MANY, TWO, SPEEDS, 390.0, waiting=100_000, samples=12)
     assert verdict(scaled_out(), catching_up).verdict is Verdict.PENDING

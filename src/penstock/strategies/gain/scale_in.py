@@ -87,7 +87,7 @@ def _target(pipes: Pipes, instances: Sequence[int], most: Sequence[float], machi
     machine has on average."""
     last = merged(memory.last)
     back = [
-        int(max(1, min(bound, count - last.get(one.name, 0))))
+        int(max(one.least_instances, min(bound, count - last.get(one.name, 0))))
         for one, count, bound in zip(pipes.load.operators, instances, most, strict=True)
     ]
     if all(one.machine == NO_MACHINE for one in memory.last):

@@ -11,11 +11,11 @@ from penstock.strategies.gain.allocation import HAIR, throughput
 
 def missed_least(pipes: Pipes, instances: Sequence[int]) -> int | None:
     """The operator whose last instance adds least to the throughput; of equals, the one that stays least busy. None if
-    every operator has only one."""
+    every operator has as few as it may have."""
     now, busy = throughput(pipes, instances), rates_at(pipes, instances)
     found: tuple[float, float, int] | None = None
     for place, count in enumerate(instances):
-        if count < 2:
+        if count <= max(pipes.load.operators[place].least_instances, 1):
             continue
         fewer = [*instances[:place], count - 1, *instances[place + 1 :]]
         lost = now - throughput(pipes, fewer)
@@ -27,7 +27,8 @@ def missed_least(pipes: Pipes, instances: Sequence[int]) -> int | None:
 
 
 def fewer_by(pipes: Pipes, instances: Sequence[int], total: int) -> list[int]:
-    """Instances with only so many left in all, or one of each operator: those that are missed least go, one by one."""
+    """Instances with only so many left in all, or as few of each operator as it may have: those that are missed least
+    go, one by one."""
     left = list(instances)
     while sum(left) > total and (place := missed_least(pipes, left)) is not None:
         left[place] -= 1
