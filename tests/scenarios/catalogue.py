@@ -463,7 +463,7 @@ FAULTS = [
         HOLD,
         3,
         (operations(5),),
-        happens=((1, person("scale_out", 2)),),
+        happens=((1, person("scale_out", 2, "stela")),),
     ),
 ]
 

@@ -26,7 +26,8 @@ def calm(scenario: Scenario, trace: Trace) -> str:
     for place, first in enumerate(done):
         for second in done[place + 1 :]:
             near = second.asked - first.ended < HOUR
-            constant = not any(first.asked < at <= second.asked for at in scenario.loads)
+            # What was decided at the moment of a change was decided on the load before.
+            constant = not any(first.asked <= at <= second.asked for at in scenario.loads)
             if near and constant and opposite(first, second):
                 apart = _minutes(second.asked - first.ended)
                 return f"operations {first.id} and {second.id} are opposite, {apart} apart, under constant load"
