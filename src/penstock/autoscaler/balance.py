@@ -12,6 +12,8 @@ from penstock.monitor.snapshot import OperatorSnapshot, Snapshot
 
 #: Rows that would take longer than so many seconds to work off are a backlog, and not just the next batch.
 BEHIND = 10.0
+#: A backlog of so many seconds that still grows is no fluctuation.
+FAR_BEHIND = 300.0
 #: A backlog that will be gone within this time needs no help.
 CATCHES_UP = 3600.0
 #: More rows come than are worked off if the difference is above this share: measured rates fluctuate.
@@ -50,6 +52,11 @@ class Balance:
         """Whether more must be done: rows pile up, and it is not only a backlog that will soon be worked off."""
         draining = self.trend is not None and self.trend < -PILES_UP * (self.emitted or 0.0)
         return self.unmet and not (draining and self.backlog < -(self.trend or 0.0) * CATCHES_UP)
+
+    @property
+    def falls_behind(self) -> bool:
+        """Whether a backlog of minutes has piled up and still grows: then a small lack is one too."""
+        return self.wait > FAR_BEHIND and self.grows and self.lacking
 
     def __str__(self) -> str:
         trend = ""

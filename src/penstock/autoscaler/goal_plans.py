@@ -46,7 +46,7 @@ def towards_the_goal(view: View, strategy: Strategy) -> Answer:
         return Nothing("the topology has no goal, and nobody has asked for machines")
     if isinstance(view.load, Nothing):
         return view.load
-    rules = rules_for(Rules.of(view.settings))
+    rules = rules_for(Rules.of(view.settings), view.balance)
     wanted = wish(view.goal, view.snapshot, view.load, rules)
     if isinstance(wanted, Grow):
         return _more(view, view.load, strategy, wanted, rules)

@@ -20,6 +20,8 @@ from penstock.strategies.stela.congestion import congested
 
 #: A throughput that is below the required one by at most this share counts as reached: measured rates fluctuate.
 TOLERANCE = 0.05
+#: Where a backlog of minutes still grows, an operator is congested if its input is above this many times its rate.
+LEAST_LACK = 1.01
 #: A machine is removed only if the cores of the others would then be used by at most this share.
 MOST_USED = 0.85
 #: A chain whose operators together take this share of the time of its instances is busy.
@@ -73,11 +75,12 @@ class Shrink:
 Wish = Stay | Grow | Shrink
 
 
-def rules_for(rules: Rules) -> Rules:
+def rules_for(rules: Rules, now: Balance) -> Rules:
     """The rules for a goal. An operator must count as congested as soon as it is slower than TOLERANCE allows: with the
     papers' alpha of 1.2, an operator that is a sixth too slow would not count. A throughput would then not be held, and
-    of a number of machines less would be had than they can give, while the backlog grows."""
-    return replace(rules, alpha=min(rules.alpha, 1 / (1 - TOLERANCE)))
+    of a number of machines less would be had than they can give, while the backlog grows. Once a backlog of minutes has
+    piled up, a lack below TOLERANCE counts as well."""
+    return replace(rules, alpha=min(rules.alpha, LEAST_LACK if now.falls_behind else 1 / (1 - TOLERANCE)))
 
 
 def too_slow(snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> tuple[str, ...]:
@@ -121,7 +124,8 @@ def _hold(goal: Goal, snapshot: Snapshot, now: Balance, slow: tuple[str, ...], w
     required = goal.throughput or 0.0
     if now.throughput is None:
         return Stay("Penstock does not know yet how many rows arrive at the sinks")
-    if now.throughput >= required * (1 - TOLERANCE):
+    short = now.falls_behind and bool(slow) and now.throughput < required
+    if now.throughput >= required * (1 - TOLERANCE) and not short:
         return _fewer(snapshot, now, slow, f"the throughput of {now.throughput:,.0f} rows/s reaches the goal")
     why = f"the throughput of {now.throughput:,.0f} rows/s is below the goal of {required:,.0f}"
     if slow:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from monitor_fakes import CLUSTER, DEFINITION, PLACEMENT
 
+from penstock.autoscaler.balance import balance_of
 from penstock.autoscaler.goals import Goal, Grow, Shrink, Stay, rules_for, wish
 from penstock.autoscaler.guards import Cooldown, Quota, guards_for, not_while_paused, one_at_a_time, reviewed
 from penstock.autoscaler.lessons import Failures, Regret
@@ -18,7 +19,7 @@ from penstock.autoscaler.records import Record, Verdict
 from penstock.cluster.model import Cluster, ComingMachines
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
-from penstock.monitor.snapshot import Gap, OperatorSnapshot, Snapshot, StreamSnapshot
+from penstock.monitor.snapshot import Backlog, Gap, OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.plan import AddMachine, Plan, RemoveMachine
 from penstock.settings import Settings
 from penstock.strategies.rules import PAPER
@@ -76,10 +77,25 @@ def test_no_machine_helps_if_the_sources_offer_no_more_and_those_that_idle_go() 
 def test_what_may_not_be_lacking_is_not_left_lacking() -> None:
     goal = Goal(throughput=300.0)
     found = snapshot(done=90.0)  # a tenth too little: for the papers' alpha nothing is congested
-    assert isinstance(wish(goal, found, measured_load(found), rules_for(PAPER)), Grow)
+    assert isinstance(wish(goal, found, measured_load(found), rules_for(PAPER, balance_of(found))), Grow)
     most = Goal(machines_max=3)
-    assert isinstance(wish(most, found, measured_load(found), rules_for(PAPER)), Grow), "the backlog would only grow"
+    assert isinstance(wish(most, found, measured_load(found), rules_for(PAPER, balance_of(found))), Grow), (
+        "the backlog would only grow"
+    )
     assert isinstance(wish(most, found, measured_load(found), PAPER), Stay), "with the papers' alpha it would not grow"
+
+
+@pytest.mark.parametrize("goal", [Goal(throughput=300.0), Goal(machines_max=3)])
+def test_a_small_lack_is_answered_once_minutes_of_rows_wait_and_become_more(goal: Goal) -> None:
+    def wished_with(rows: int, growth: float):
+        found = snapshot(done=96.0, cpu=0.9)
+        behind = replace(found.operators["work"], backlog=Backlog(rows, rows * 8, rows / 96.0, growth))
+        found = replace(found, operators=found.operators | {"work": behind})
+        return wish(goal, found, measured_load(found), rules_for(PAPER, balance_of(found)))
+
+    assert isinstance(wished_with(96 * 60, 4.0), Stay), "a minute may be a fluctuation"
+    assert isinstance(wished_with(96 * 400, 4.0), Grow)
+    assert isinstance(wished_with(96 * 400, -40.0), Stay), "it will be gone in a quarter of an hour"
 
 
 def test_a_throughput_that_is_held_gives_a_machine_back_if_the_others_can_carry_it() -> None:
