@@ -35,6 +35,7 @@ from happenings import (
     silent,
     works_again,
 )
+from safeguards import NOT_UNDONE, OPPOSITE, SAFEGUARDS
 from scenario import LINE, Check, Op, Scenario, Shortfall
 
 from penstock.autoscaler.goals import Goal
@@ -626,14 +627,21 @@ THRESHOLDS = [
 #: With each of these strategies, all scenarios with a goal must hold.
 STRATEGIES = ("stela", "gain")
 #: Every scenario with a goal must be calm as well, but for these.
-RESTLESS: dict[str, str] = {}
+RESTLESS: dict[str, str] = {**OPPOSITE}
 #: And every one must end each hour of constant load with few machines, but for these.
 MORE_MACHINES: dict[str, str] = {}
 #: What is known not to hold, by scenario and strategy, each with the reason. Whoever mends it takes it out here: the
 #: test fails if it holds.
-KNOWN: dict[tuple[str, str], Shortfall] = {}
+KNOWN: dict[tuple[str, str], Shortfall] = {
+    **NOT_UNDONE,
+    ("two-bottlenecks", "gain"): Shortfall(
+        "the goal needs a third machine, but gain corrects its first scale-out before it asks for one: a correction is "
+        "worth by the fluid model, which knows no cores, and all cores are busy",
+        ("it takes 4 operations",),
+    ),
+}
 
-GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS)
+GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *SAFEGUARDS)
 
 
 def always(name: str) -> tuple[Check, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 
 from scenario import HOUR, Check, Scenario
@@ -10,6 +11,8 @@ from penstock.simulator import Done, Moment, Trace
 
 #: Reached is what is not below by more than this share.
 TOLERANCE = 0.05
+#: A goal counts as met once it is reached for so many seconds on end.
+MET = 600.0
 MINUTE = 60.0
 DAY = 24 * HOUR
 
@@ -41,8 +44,8 @@ def opposite(first: Done, second: Done) -> bool:
 
 
 def met(operations: int = 3, within: float = 30.0, least: float = 40.0, after: float = 0.0) -> Check:
-    """After a change of the load, the goal is met within so many operations and minutes, and at the end of every time
-    with a constant load that is at least so many minutes long. Only from the hour `after` on."""
+    """After a change of the load, the goal is met for ten minutes on end, within so many operations and minutes, and at
+    the end of every time with a constant load that is at least so many minutes long. Only from the hour `after` on."""
 
     def check(scenario: Scenario, trace: Trace) -> str:
         for start, stop in phases(scenario, least * MINUTE):
@@ -50,7 +53,7 @@ def met(operations: int = 3, within: float = 30.0, least: float = 40.0, after: f
                 continue
             required = scenario.required(scenario.demand.rate(start)) * (1 - TOLERANCE)
             moments = trace.between(start, stop)
-            reached = next((one.at for one, then in pairwise(moments) if _least(one, then) >= required), None)
+            reached = _stays(moments, required)
             goal = f"{required:,.0f} rows/s after {_hours(start)}"
             if reached is None:
                 best = max(one.throughput for one in moments)
@@ -226,11 +229,40 @@ def falls_behind(since: float, until: float) -> Check:
     return check
 
 
-def told(text: str) -> Check:
-    """Somebody who reads the events finds this."""
+def told(text: str, since: float = 0.0, until: float = 1e9) -> Check:
+    """Somebody who reads the events of these hours finds this."""
 
     def check(_: Scenario, trace: Trace) -> str:
-        return "" if any(text in said for _, _, said in trace.told) else f'no event says "{text}"'
+        found = any(text in said for at, _, said in trace.told if since * HOUR <= at < until * HOUR)
+        return "" if found else f'no event says "{text}"'
+
+    return check
+
+
+def undone(times: int = 1, windows: float = 2.0) -> Check:
+    """So many changes were harmful, and each was undone within so many windows after it had been carried out."""
+
+    def check(scenario: Scenario, trace: Trace) -> str:
+        pairs = [(one, then) for one, then in pairwise(trace.operations) if "was harmful and is undone" in then.why]
+        if len(pairs) != times:
+            return f"{len(pairs)} harmful changes were undone instead of {times}"
+        for harmful, undo in pairs:
+            if undo.asked - harmful.ended > windows * scenario.window:
+                return f"operation {harmful.id} was undone after {_minutes(undo.asked - harmful.ended)}"
+        return ""
+
+    return check
+
+
+def changes_an_hour(most: int) -> Check:
+    """Within any hour, at most so many operations are asked for."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        asked = [one.asked for one in trace.operations]
+        for first, last in zip(asked, asked[most:], strict=False):
+            if last - first < HOUR:
+                return f"{most + 1} operations are asked for within {_minutes(last - first)} at {_hours(first)}"
+        return ""
 
     return check
 
@@ -242,8 +274,18 @@ def mean_throughput(trace: Trace, start: float, stop: float) -> float:
     return total / max(sum(lengths), 1e-9)
 
 
-def _least(one: Moment, then: Moment) -> float:
-    return min(one.throughput, then.throughput)
+def _stays(moments: Sequence[Moment], required: float) -> float | None:
+    """Since when the throughput is as required, for as long as counts as met, or until the last moment; None if it
+    never is. What piled up during a change flows off faster for a while, and that does not count."""
+    since: float | None = None
+    for one in moments:
+        if one.throughput < required:
+            since = None
+        elif since is None:
+            since = one.at
+        elif one.at - since >= MET:
+            return since
+    return since
 
 
 def _asked_by_a_person(scenario: Scenario, one: Done) -> bool:

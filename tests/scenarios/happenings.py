@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
-from penstock.simulator import Simulation
+from penstock.simulator import FluidTopology, Simulation
 
 Happens = Callable[[Simulation], object]
+#: Seconds from one look at the topology to the next.
+LOOK = 5.0
 
 
 def fails(call: str, why: str = "the fault of the scenario") -> Happens:
@@ -66,6 +68,36 @@ class DriverLimit:
 
     def __call__(self, simulation: Simulation) -> None:
         simulation.topology.limit_driver(self.rate)
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """From now on, all instances of an operator together execute at most so many rows a second whenever the topology
+    is like this. Changes can be harmful by that, and no measurement before them tells."""
+
+    operator: str
+    most: float
+    when: Callable[[FluidTopology], bool]
+
+    def __call__(self, simulation: Simulation) -> None:
+        topology, usual = simulation.topology, simulation.topology.truth[self.operator]
+
+        def look() -> None:
+            truth = replace(usual, most=self.most) if self.when(topology) else usual
+            if topology.truth[self.operator] != truth:
+                topology.retune({self.operator: truth})
+
+        topology.clock.every(lambda: LOOK, look)
+
+
+def crowded(operator: str, instances: int) -> Callable[[FluidTopology], bool]:
+    """Whether an operator has more instances than this: they get in each other's way."""
+    return lambda topology: topology.placements.requested.total(operator) > instances
+
+
+def cramped(machines: int) -> Callable[[FluidTopology], bool]:
+    """Whether there are fewer machines than this: what they keep in memory no longer fits."""
+    return lambda topology: len(topology.cluster.machines) < machines
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ LINE = {"rows": Op(50_000), "parse": Op(5_000), "work": Op(400), "out": Op(50_00
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A check that is known not to hold: a part of what it says, and the reason. All other checks must hold."""
+    """What is known not to hold, and why: parts of what the checks say. All other checks must hold."""
 
-    problem: str
     why: str
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,16 @@ class Scenario:
     def title(self) -> str:
         return f"{self.name}-{self.strategy}" if self.strategy else self.name
 
+    @property
+    def window(self) -> float:
+        """The seconds of the window that decisions are made on."""
+        settings = self._settings
+        return settings.window_samples * settings.sample_seconds
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings(**{**SETTINGS, **self.settings})  # type: ignore[arg-type]
+
     def under(self, strategy: str) -> Scenario:
         """The same with this strategy."""
         return replace(self, settings={**self.settings, "strategy": strategy})
@@ -145,7 +155,7 @@ class Scenario:
                 {name: op.truth for name, op in self.operators.items()},
                 {source.name: self.demand for source in definition.sources},
                 clock=clock,
-                settings=Settings(**{**SETTINGS, **self.settings}),  # type: ignore[arg-type]
+                settings=self._settings,
                 placement=placement,
                 machines_most=self.machines_most,
             )
@@ -163,10 +173,12 @@ class Scenario:
         problems = [problem for check in self.holds if (problem := check(self, trace))]
         if self.shortfall is None:
             return Outcome((), tuple(problems))
-        known = [problem for problem in problems if self.shortfall.problem in problem]
+        parts = self.shortfall.problems
+        known = [problem for problem in problems if any(part in problem for part in parts)]
         others = [problem for problem in problems if problem not in known]
-        if not known:
-            others.append(f'"{self.shortfall.problem}" is a known shortfall, and it holds: take it out of KNOWN')
+        for part in parts:
+            if not any(part in problem for problem in known):
+                others.append(f'"{part}" is a known shortfall, and it holds: take it out of KNOWN')
         return Outcome(tuple(known), tuple(others))
 
     # What is true, which no controller sees
