@@ -99,8 +99,9 @@ bench-stela: $(TOOLS)
 	  $${ONLY:+--experiments $$ONLY} $${STRATEGIES:+--strategies $$STRATEGIES} $${KEEP:+--keep $$KEEP}
 
 # Penstock beside plain Structured Streaming, PyFlink and Bytewax, which it installs into environments of their own; about
-# two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,batch,growth; ROUNDS=1: the first five, with the
-# engines that their bars need; SET=shuffle=none: a setting of Penstock's runs, and not the results that are kept).
+# two hours, three rounds (ONLY=throughput,latency,slots,idle,machine,goal,batch,growth; ROUNDS=1: the first five, with
+# the engines that their bars need, or those that ONLY names: goal is by estimate three minutes; SET=shuffle=none: a
+# setting of Penstock's runs, and not the results that are kept).
 bench-speed: $(TOOLS)
 	@$(PYTHON) benchmarks/speed.py $${ROUNDS:+--rounds $$ROUNDS} $${ONLY:+--parts $$ONLY} $${SET:+--set $$SET}
 

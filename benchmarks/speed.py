@@ -1,11 +1,11 @@
 """Penstock beside plain Structured Streaming, PyFlink and Bytewax, alternating in one run: `make bench-speed`.
 
-    python benchmarks/speed.py [--rounds 3] [--sentences 4000000] [--parts throughput,latency,slots,idle,machine,batch]
+    python benchmarks/speed.py [--rounds 3] [--sentences 4000000] [--parts slots,goal]
 
 Each measurement is a process of its own (benchmarks/speed/*.py), with a small run before it to warm up where an engine
 compiles as it goes. The other engines are installed into environments of their own, once. With `--keep FILE` a
-benchmark that was cut off goes on where it was. With `--rounds 1` it is a look: half of the rows, the parts that have
-bars, and of the engines those that bars need.
+benchmark that was cut off goes on where it was. With `--rounds 1` it is a look: half of the rows, the first five
+parts or those that are named, and of the engines those that bars need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from results import Bar, finish, machine, named, write_results
 from speed_bars import TEN, ratios, throughput_bars
 from speed_latency import latency
-from speed_more import batches, growth, idle, middle, new_machine, slots
+from speed_more import batches, growth, idle, middle, new_machine, slots, with_goal
 from speed_runs import (
     BYTEWAX,
     FILES,
@@ -62,7 +62,7 @@ LOOK: dict[str, tuple[Engine, ...]] = {
 }
 ROUNDS = 3
 LOOK_PARTS = ("throughput", "latency", "slots", "idle", "machine")
-PARTS = (*LOOK_PARTS, "batch", "growth")
+PARTS = (*LOOK_PARTS, "goal", "batch", "growth")
 WHAT = {
     "chain": "four Python functions over sentences of 10 words: lower case, split, words of more than 3 letters, their "
     "length and CRC",
@@ -206,6 +206,7 @@ def main() -> int:
             "slots": lambda: slots(runs, rounds, say),
             "idle": lambda: idle(runs, data, warm_up, rounds, options.is_look, say),
             "machine": lambda: new_machine(runs, rounds, say),
+            "goal": lambda: with_goal(runs, folder / "goal", warm_up, rounds, say),
             "batch": lambda: batches(runs, rounds, say),
             "growth": lambda: growth(runs, folder / "growth", warm_up, rounds, say),
         }

@@ -34,6 +34,8 @@ IDLE_CORES = 0.05
 MACHINE_SECONDS = 20.0
 #: The least that two slots do of what both can do together.
 OF_BOTH = 0.95
+#: The least that the chain does with a goal that is met, of what it does without one.
+OF_NO_GOAL = 0.9
 
 
 def throughput_bars(found: Rates) -> list[Bar]:
@@ -90,6 +92,11 @@ def slots_bar(answers: Sequence[Mapping[str, Any]]) -> Bar:
 
 def machine_bar(answers: Sequence[Mapping[str, Any]]) -> Bar:
     return Bar.of("7. a machine is there: s", [one["there"] for one in answers], MACHINE_SECONDS, at_most=True)
+
+
+def goal_bar(without: Sequence[float], with_goal: Sequence[float]) -> Bar:
+    shares = [one / its for one, its in zip(with_goal, without, strict=False)]
+    return Bar.of("goal: chain with a goal / without", shares, OF_NO_GOAL, at_most=False)
 
 
 def half_of_the_slowest(found: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float]], float]) -> float:

@@ -1,5 +1,5 @@
 """Beside throughput and latency: what a batch costs, slots of unequal speed, operators without work, a machine that
-comes, and how cost grows. Parts of benchmarks/speed.py."""
+comes, what a goal costs, and how cost grows. Parts of benchmarks/speed.py."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from results import Bar
-from speed_bars import TEN, idle_bar, machine_bar, slots_bar
-from speed_runs import FILES, PENSTOCK, PLAIN, Data, Runs, write_data
+from speed_bars import TEN, goal_bar, idle_bar, machine_bar, slots_bar
+from speed_runs import FILES, GOAL, PENSTOCK, PLAIN, WITH_GOAL, WITHOUT_GOAL, Data, Runs, write_data
 
 #: Rows of the growth by operators and slots: enough that a run takes some seconds with one operator too.
 GROWTH_ROWS = 10_000_000
+#: Rows of the chain with a goal and without: some 30 s of work. A controller changes nothing in the first 18 s: 5 of a
+#: window, and 12.5 in which it must want the same.
+GOAL_ROWS = 10_000_000
 Say = Callable[[str], None]
 
 
@@ -98,6 +101,42 @@ def idle(runs: Runs, data: Data, warm_up: Data, rounds: int, is_look: bool, say:
         say(f"| {name} | {middle(cores, 3)} |")
     say("")
     return [idle_bar(found[PENSTOCK.name])]
+
+
+def with_goal(runs: Runs, folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:
+    """The chain with a goal that is met and without one, in turn. Raises RuntimeError where the goal was not in force:
+    then nothing was compared."""
+    data = write_data(folder, GOAL_ROWS, FILES, ["sentences"])
+    engines = (WITHOUT_GOAL, WITH_GOAL)
+    found: dict[str, list[Mapping[str, Any]]] = {engine.name: [] for engine in engines}
+    for index in range(rounds):
+        for engine in engines[:: -1 if index % 2 else 1]:
+            answer = _told(f"goal: {engine.name}", runs.run(engine, "chain", data, warm_up)[0])
+            found[engine.name].append(answer)
+    rates = {name: [data.rows / one["seconds"] for one in answers] for name, answers in found.items()}
+    say("## The chain of four with a goal that is met\n")
+    say(
+        f"The workload chain, {data.rows:,} rows, with a controller that is to hold {GOAL:,} rows/s at the sinks, and "
+        "without. Both are sampled every second, and the controller looks as often.\n"
+    )
+    say("| run | rows/s (from - to) | operators in the longest chain | operations of the controller, in all |")
+    say("| --- |" + " --- |" * 3)
+    for name, answers in found.items():
+        chains = " or ".join(str(length) for length in sorted({one["longest_chain"] for one in answers}))
+        operations = sum(one["operations"] for one in answers)
+        say(f"| {name} | {middle(rates[name], 0)} | {chains} | {operations} |")
+    say("")
+    for answer in found[WITH_GOAL.name]:
+        _check_goal(answer)
+    return [goal_bar(rates[WITHOUT_GOAL.name], rates[WITH_GOAL.name])]
+
+
+def _check_goal(answer: Mapping[str, Any]) -> None:
+    if not answer["decided"]:
+        raise RuntimeError(f"in {answer['seconds']:.0f} s the controller decided nothing: {answer['told']}")
+    reached = answer["at_the_sinks"]
+    if reached is None or reached < GOAL:
+        raise RuntimeError(f"the goal of {GOAL:,} rows/s was not met: {reached} rows/s at the sinks")
 
 
 def growth(runs: Runs, folder: Path, warm_up: Data, rounds: int, say: Say) -> list[Bar]:

@@ -56,6 +56,27 @@ FUSED = Engine("plain, fused by hand", "on_spark.py", ("plain-fused",), is_slow=
 LIMIT = Engine("two bare processes", "on_nothing.py", warms_up=False)
 #: The same operators, each in a query of its own with a channel before it.
 APART = Engine("penstock, apart", "on_spark.py", ("penstock", "--set", "chaining=off"))
+#: Rows/s at the sinks: far below what the chain does, so the goal is met and there is nothing to change.
+GOAL = 1000
+#: With these a controller looks every second, decides on five seconds, and could change something within a short run.
+#: A run without a goal has the same, so that both are measured alike.
+LOOKS_OFTEN = (
+    "sample_seconds=1",
+    "window_samples=10",
+    "window_least_samples=5",
+    "cooldown_seconds=10",
+    "measure_seconds=10",
+    "changes_per_hour=60",
+    "control=off",
+)
+
+
+def _steered(name: str, goal: int) -> Engine:
+    settings = [word for setting in LOOKS_OFTEN for word in ("--set", setting)]
+    return Engine(name, "on_spark.py", ("penstock", "--goal", str(goal), *settings))
+
+
+WITHOUT_GOAL, WITH_GOAL = _steered("penstock, without a goal", 0), _steered("penstock, with a goal", GOAL)
 BYTEWAX = Engine("bytewax, two processes", "on_bytewax.py", environment="bytewax", warms_up=False)
 FLINK = Engine("pyflink", "on_flink.py", environment="flink", reads_text=True)
 

@@ -74,7 +74,9 @@ turns, and a round begins with another one each time. `stela` is the papers' rul
 "of the oracle's" divides by what that measured, not by what it promised. "Best" is the highest throughput at
 the sinks that any assignment of as many new instances could give, by exhaustive search with the service rates measured
 in the same run: what a saturated instance executes; for the others rows per busy second, less what micro-batches cost,
-times what the saturated ones show these to be off by. "Predicted" is the same model for what the strategy chose.
+times what the saturated ones show these to be off by. "Own projection" is the same model for what the strategy chose.
+"Expected" is what a controller predicts of that placement by the snapshot before the operation: `penstock decisions`
+shows it, and verdicts are made on it. After a correction it is that of the corrected placement, by the same snapshot.
 
 Storm's default and least link load add no instance: they move those there are. All waits run at once wherever they are,
 so moving gains nothing here. It gained little in the papers on linear and diamond, where executors were not short of

@@ -62,7 +62,8 @@ def tell(say: Say, name: str, found: Result) -> None:
     what = f"new: {', '.join(found.new)}" if found.new else f"gone: {', '.join(found.removed) or 'nothing'}"
     say(
         f"{name}: {found.measured.before:,.0f} -> {found.measured.after:,.0f} rows/s, "
-        f"predicted {found.predicted:,.0f}, best {found.best:,.0f}, duty {found.duty:.2f}, "
+        f"{'' if found.expected is None else f'expected {found.expected:,.0f}, '}"
+        f"own projection {found.predicted:,.0f}, best {found.best:,.0f}, duty {found.duty:.2f}, "
         f"in {found.seconds:.1f} s; {what}"
     )
 

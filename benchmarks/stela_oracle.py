@@ -61,7 +61,10 @@ class Predictions:
 
 
 def judged(pairs: Sequence[tuple[float, float]]) -> Predictions:
-    """Of predicted and measured throughputs. Infinite or missing errors are those of operations without throughput."""
+    """Of predicted and measured throughputs. Infinite or missing errors are those of operations without throughput. Of
+    fewer than two operations nothing is said."""
+    if len(pairs) < 2:
+        return Predictions(len(pairs), float("nan"), float("nan"))
     errors = [abs(predicted - measured) / measured if measured else float("inf") for predicted, measured in pairs]
     mean = statistics.mean(measured for _, measured in pairs)
     total = sum((measured - mean) ** 2 for _, measured in pairs)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from best import best
 from stela_oracle import ORACLE, service
 
+from penstock.autoscaler.answers import expected_of
 from penstock.autoscaler.measured_load import measured_load
+from penstock.autoscaler.policy import View
 from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint, throughput_change
 from penstock.autoscaler.timeline import Timeline
 from penstock.clock import run_time
@@ -90,7 +92,8 @@ def _depth(definition: TopologyDefinition) -> int:
 @dataclass(frozen=True)
 class Result:
     measured: ThroughputChange
-    #: What the fluid model gives for this assignment, and for the best one of as many new instances.
+    #: The strategy's own projection of this assignment, or what the fluid model gives for it where the strategy has
+    #: none; and what the model gives for the best one of as many new instances.
     predicted: float
     best: float
     #: Operators that got a new instance, once for each.
@@ -103,6 +106,9 @@ class Result:
     began: float
     #: How often the strategy corrected itself after it had measured its own operation.
     corrections: int = 0
+    #: What `penstock decisions` would show as the expected throughput of this assignment, by the snapshot before the
+    #: operation; None if capacities were not known, and in records that were kept before it was measured.
+    expected: float | None = None
 
 
 def one_operation(
@@ -199,8 +205,7 @@ class _Operation:
         else:
             _rest(run, began + times.after - time.time())
         samples = self.timeline.points(began - times.window, time.time())
-        duty = duty_of(snapshot, load, self.rules)
-        return replace(self._judge(load, duty, decision, seconds, samples, began), corrections=corrections)
+        return replace(self._judge(snapshot, load, decision, seconds, samples, began), corrections=corrections)
 
     def _decided(self, answer: StrategyAnswer) -> Decision:
         """A strategy that finds nothing to do is measured too: everything stays as it is."""
@@ -234,8 +239,8 @@ class _Operation:
 
     def _judge(
         self,
+        snapshot: Snapshot,
         load: Load,
-        duty: float,
         decision: Decision,
         seconds: float,
         samples: Sequence[ThroughputPoint],
@@ -249,16 +254,17 @@ class _Operation:
         reference = best(pipes, before, added or self.wanted, most_instances(load, self.initial))
         return Result(
             measured=measured_of(samples, began, self.times),
-            predicted=expected(decision, flow(pipes, now).throughput),
+            predicted=projection_of(decision, flow(pipes, now).throughput),
             best=reference.throughput,
             new=tuple(
                 name for name, old, new in zip(names, before, now, strict=True) for _ in range(max(new - old, 0))
             ),
             removed=decision.removed,
-            duty=duty,
+            duty=duty_of(snapshot, load, self.rules),
             seconds=seconds,
             timeline=tuple(samples),
             began=began,
+            expected=expectation_of(snapshot, load, self.run.settings, decision),
         )
 
 
@@ -268,8 +274,17 @@ def measured_of(timeline: Sequence[ThroughputPoint], began: float, times: Times)
     return throughput_change([sample for sample in timeline if sample.at <= end], began, times.window)
 
 
-def expected(decision: Decision, modelled: float) -> float:
-    """What a decision itself expects, where its strategy predicts with the fluid model; else what the model gives."""
+def expectation_of(snapshot: Snapshot, load: Load, settings: Settings, decision: Decision) -> float | None:
+    """What a controller would predict of the decision's placement, by the same rule: verdicts are made on that. Where
+    capacities are not known, that is the strategy's projection; None if it has none."""
+    found = expected_of(View(snapshot, load, settings), decision.placement)
+    if found is not None:
+        return found.throughput
+    return None if decision.projected is None else decision.projected.throughput
+
+
+def projection_of(decision: Decision, modelled: float) -> float:
+    """What a strategy projects by itself, where it predicts with the fluid model; else what the model gives."""
     if decision.strategy in (GAIN, ORACLE) and decision.projected is not None:
         return decision.projected.throughput
     return modelled

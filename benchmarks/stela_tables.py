@@ -33,18 +33,23 @@ def oracle_bars(name: str, results: Mapping[str, Sequence[Result]], least: Mappi
 
 
 def prediction_bars(results: Iterable[Result], say: Say) -> list[Bar]:
-    """Predicted throughput against what was measured, over all operations of the campaign."""
-    pairs = [(one.predicted, one.measured.after) for one in results]
-    if len(pairs) < 2:
+    """Predicted throughput against what was measured, over all operations of the campaign. The bars are on what a
+    controller expects; the strategies' own projections stand beside it. Records that were kept without an expectation
+    are left out of the figures, and the bars say so; bars for which too few are left are missed."""
+    operations = list(results)
+    if len(operations) < 2:
         return []
-    found = judged(pairs)
-    say(
-        f"Predicted against measured throughput, {found.operations} operations: median error "
-        f"{found.median_error:.1%}, R2 {found.r2:.3f}.\n"
-    )
+    found = judged([(one.expected, one.measured.after) for one in operations if one.expected is not None])
+    own = judged([(one.predicted, one.measured.after) for one in operations])
+    say("| throughput after an operation | expected, as in `penstock decisions` | the strategy's own projection |")
+    say("| --- | --- | --- |")
+    say(f"| operations with this figure, of {len(operations)} | {found.operations} | {own.operations} |")
+    say(f"| median error, of what was measured | {found.median_error:.1%} | {own.median_error:.1%} |")
+    say(f"| R2 | {found.r2:.3f} | {own.r2:.3f} |\n")
+    over = "all" if found.operations == len(operations) else f"{found.operations} of {len(operations)}"
     return [
-        Bar("predicted throughput: median error over all operations", found.median_error, 0.1, at_most=True),
-        Bar("predicted throughput: R2 over all operations", found.r2, 0.95, at_most=False),
+        Bar(f"expected throughput: median error over {over} operations", found.median_error, 0.1, at_most=True),
+        Bar(f"expected throughput: R2 over {over} operations", found.r2, 0.95, at_most=False),
     ]
 
 
@@ -56,10 +61,10 @@ def middle(results: Sequence[Result], get: Callable[[Result], float | None]) -> 
 def table(results: Mapping[str, Sequence[Result]], say: Say) -> None:
     say(
         "| strategy | before, rows/s | after, rows/s (from - to) | gain | of the oracle's | new instances "
-        "| corrections | predicted | best | duty | converged, s (paper / thesis / settled) | s at zero "
+        "| corrections | expected | own projection | best | duty | converged, s (paper / thesis / settled) | s at zero "
         "| s below 90% | operation, s |"
     )
-    say("| --- |" + " --- |" * 13)
+    say("| --- |" + " --- |" * 14)
     oracle = middle(results.get(ORACLE, ()), after_of)
     for name, found in results.items():
         after = sorted(one.measured.after for one in found)
@@ -73,7 +78,8 @@ def table(results: Mapping[str, Sequence[Result]], say: Say) -> None:
             f"| {statistics.median(after):,.0f} ({after[0]:,.0f} - {after[-1]:,.0f}) "
             f"| {middle(found, lambda one: one.measured.after / one.measured.before - 1):+.0%} "
             f"| {middle(found, after_of) / oracle:.2f} | {len(found[0].new)} "
-            f"| {middle(found, lambda one: one.corrections):.0f} | {middle(found, lambda one: one.predicted):,.0f} "
+            f"| {middle(found, lambda one: one.corrections):.0f} | {middle(found, lambda one: one.expected):,.0f} "
+            f"| {middle(found, lambda one: one.predicted):,.0f} "
             f"| {middle(found, lambda one: one.best):,.0f} | {middle(found, lambda one: one.duty):.2f} "
             f"| {' / '.join(f'{one:.0f}' for one in converged)} | {middle(found, at_zero):.0f} "
             f"| {middle(found, lambda one: one.measured.time_below):.0f} "

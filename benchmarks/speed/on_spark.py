@@ -3,6 +3,8 @@
 python on_spark.py ENGINE WORKLOAD FOLDER WARM_UP        throughput: all of a folder's rows
 python on_spark.py ENGINE WORKLOAD - WARM_UP --rate R    latency: R rows a second, as they are due, for a while
 python on_spark.py ENGINE linear - WARM_UP --idle        processor time of ten queries that have nothing to do
+python on_spark.py penstock WORKLOAD FOLDER WARM_UP --goal R    throughput with a controller that is to hold R rows/s at
+                                                         the sinks; 0: steered in the same way, without a goal
 
 ENGINE is penstock, plain, or plain-fused (the functions by hand in one).
 """
@@ -25,6 +27,7 @@ import pyarrow as pa
 from contents import content_of
 from due_source import DueSource
 from functions import CHAIN, MEASURE, SETTLE, ArrowFunction, Work, fused, quantiles, split, steps
+from goal_given import steered_to, what_became
 from settings_given import pairs, settings_of
 from top_n import BOARD, best_of_boards
 
@@ -102,7 +105,7 @@ def mode_of(workload: str) -> str:
     return "update" if workload in ("word-count", "top-n") else "append"
 
 
-def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> dict[str, float]:
+def run_penstock(host: SparkHost, workload: str, folder: str, state: str, goal: float | None = None) -> dict[str, Any]:
     instances = len(host.cluster.slots)
     schema = INPUT.get(workload, NUMBERS)
     files = sources.files(folder, format="parquet", schema=schema, follow=False)
@@ -110,13 +113,14 @@ def run_penstock(host: SparkHost, workload: str, folder: str, state: str) -> dic
     try:
         definition = topology_of(workload, files, instances).definition()
         started = time.perf_counter()
-        with SparkTopology(definition, host, held, host.settings) as run:
+        with SparkTopology(definition, host, held, host.settings) as run, steered_to(run, goal):
             if not run.wait(1800):
                 raise RuntimeError("it did not finish")
             seconds = time.perf_counter() - started
+            became = what_became(run, goal)
             keyed = next((one.name for one in run.definition.operators if isinstance(one, Keyed)), None)
             query = run.query(keyed).query if keyed else None
-            return {"seconds": seconds} | (state_costs(query.recentProgress) if query else {})
+            return {"seconds": seconds} | became | (state_costs(query.recentProgress) if query else {})
     finally:
         held.release()
 
@@ -250,6 +254,7 @@ def main() -> int:
     parser.add_argument("warm_up")
     parser.add_argument("--rate", type=float)
     parser.add_argument("--idle", action="store_true")
+    parser.add_argument("--goal", type=float, help="rows/s at the sinks; 0 is no goal")
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
@@ -263,10 +268,10 @@ def main() -> int:
             started = time.perf_counter() - began
             host.spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
 
-            def run(folder: str, name: str) -> dict[str, float]:
+            def run(folder: str, name: str, goal: float | None = None) -> dict[str, Any]:
                 where = str(state.path / name)
                 if options.engine == "penstock":
-                    return run_penstock(host, options.workload, folder, where)
+                    return run_penstock(host, options.workload, folder, where, goal)
                 return run_plain(host, options.engine, options.workload, folder, where)
 
             run(options.warm_up, "warm-up")
@@ -281,7 +286,7 @@ def main() -> int:
                 else:
                     print(json.dumps(latency_of_plain(host, options.engine, *at_a_rate)))
                 return 0
-            print(json.dumps(run(options.folder, "measured") | {"start_up": started}))
+            print(json.dumps(run(options.folder, "measured", options.goal) | {"start_up": started}))
     finally:
         state.release()
     return 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,24 +17,31 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "speed"))
 
 import faults
+import goal_given
 import live
 import live_bars
 import live_stateless
 import new_machine
+import on_spark
 import speed
+import speed_more
 import standing_batch
 import stela
 import stela_congested
 import unequal_slots
+from contents import content_of
 from live_gaps import Measured
 from live_load import Load
 from results import Bar
-from speed_bars import half_of_the_slowest, latency_bars, machine_bar, slots_bar, throughput_bars
-from speed_runs import APART, BYTEWAX, FLINK, FUSED, LIMIT, PENSTOCK, PLAIN
+from settings_given import settings_of
+from speed_bars import goal_bar, half_of_the_slowest, latency_bars, machine_bar, slots_bar, throughput_bars
+from speed_runs import APART, BYTEWAX, FLINK, FUSED, GOAL, LIMIT, PENSTOCK, PLAIN, WITH_GOAL, WITHOUT_GOAL
 from unequal_slots import rates_of
 
+from penstock import Settings, sources
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.plans.enacting import Status
+from penstock.testing import RecordingTopology
 
 CUT, PLAIN_CUT = "repartition 8 to 16", "stop, repartition 8 to 16, start"
 
@@ -154,6 +162,22 @@ def test_a_machine_that_takes_too_long_misses_its_bar() -> None:
     assert not machine_bar([{"there": 19.0}, {"there": 25.0}, {"there": 26.0}]).met
 
 
+def test_a_goal_may_cost_a_tenth() -> None:
+    bar = goal_bar([100.0, 100.0, 100.0], [95.0, 91.0, 80.0])
+    assert str(bar) == "BAR goal: chain with a goal / without: 0.91 (0.80 - 0.95), bar at least 0.9: met"
+    assert not goal_bar([100.0], [89.0]).met
+    assert not goal_bar([], []).met
+
+
+def test_runs_with_a_goal_and_without_differ_in_the_goal_alone() -> None:
+    with_goal, without = ([*engine.arguments] for engine in (WITH_GOAL, WITHOUT_GOAL))
+    where = with_goal.index("--goal") + 1
+    assert (with_goal.pop(where), without.pop(where)) == (str(GOAL), "0")
+    assert with_goal == without
+    given = [word for word in without if "=" in word]
+    assert settings_of(given).control == "off", "names and values of settings are known"
+
+
 # bench-live
 
 
@@ -239,10 +263,25 @@ def test_so_many_kills_over_these_seeds(monkeypatch: pytest.MonkeyPatch) -> None
 class FakeRuns:
     """Answers as the scripts do."""
 
+    #: Of the chain, with a goal and without.
+    chained: ClassVar[dict[str, Any]] = {
+        "at_the_sinks": 90_000.0,
+        "longest_chain": 6,
+        "decided": True,
+        "operations": 0,
+        "told": ["decision: nothing to change"],
+    }
+    #: Those that ran, in turn.
+    engines: ClassVar[list[str]] = []
+
     def __init__(self, kept: object = None, settings: object = ()) -> None:
         self.commits: Counter[str] = Counter()
+        self.engines.clear()
 
-    def run(self, engine: Any, workload: str, data: Any, warm_up: Any, *more: str) -> tuple[dict[str, float], int]:
+    def run(self, engine: Any, workload: str, data: Any, warm_up: Any, *more: str) -> tuple[dict[str, Any], int]:
+        self.engines.append(engine.name)
+        if engine in (WITH_GOAL, WITHOUT_GOAL):
+            return dict(self.chained) | {"seconds": 2.0 if engine is WITHOUT_GOAL else 2.1}, 100
         if "--rate" in more:
             return {"p50": 0.02, "p99": 0.09}, 100
         return {"cores": 0.04} if "--idle" in more else {"seconds": 2.0, "start_up": 1.0}, 100
@@ -257,11 +296,16 @@ class FakeRuns:
         return {"phases": {"one": 1.0, "two": 2.0}, "there": 21.0, "first": 0.5}
 
 
+def no_data(folder: Path, rows: int, files: int, *_: object, **__: object) -> SimpleNamespace:
+    return SimpleNamespace(rows=rows, rows_of=lambda *_: rows)
+
+
 def of_speed(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, list[str], list[Bar]]:
     """What a run of bench-speed writes: the name, the lines and the bars."""
     written: list[tuple[str, list[str], list[Bar]]] = []
     monkeypatch.setattr(speed, "Runs", FakeRuns)
-    monkeypatch.setattr(speed, "write_data", lambda folder, rows, files, **_: SimpleNamespace(rows_of=lambda *_: rows))
+    for module in (speed, speed_more):
+        monkeypatch.setattr(module, "write_data", no_data)
     monkeypatch.setattr(speed, "write_results", lambda name, lines, bars, on: written.append((name, lines, bars)))
     monkeypatch.setattr(sys, "argv", ["speed.py", *arguments])
     assert speed.main() == (0 if all(bar.met for bar in written[0][2]) else 1)
@@ -282,6 +326,34 @@ def test_what_a_batch_costs_is_a_table_without_bars(monkeypatch: pytest.MonkeyPa
     _, lines, bars = of_speed(monkeypatch, "--parts", "batch")
     assert "| 10 | 2 | 1,000 (1,000 - 1,000) | 10,000 (10,000 - 10,000) | 0.50 (0.50 - 0.50)" in "\n".join(lines)
     assert bars == []
+
+
+def test_the_chain_runs_with_a_goal_and_without_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, lines, bars = of_speed(monkeypatch, "--parts", "goal", "--rounds", "2")
+    assert name == "speed-look"
+    assert FakeRuns.engines == [one.name for one in (WITHOUT_GOAL, WITH_GOAL, WITH_GOAL, WITHOUT_GOAL)]
+    [bar] = bars
+    assert bar.name == "goal: chain with a goal / without"
+    assert bar.figure == pytest.approx(2.0 / 2.1) and bar.met
+    assert "| penstock, without a goal | 5,000,000 (5,000,000 - 5,000,000) | 6 | 0 |" in lines
+
+
+@pytest.mark.parametrize(
+    ("became", "why"),
+    [
+        ({"decided": False}, "in 2 s the controller decided nothing"),
+        ({"at_the_sinks": 900.0}, "the goal of 1,000 rows/s was not met: 900.0 rows/s at the sinks"),
+        ({"at_the_sinks": None}, "the goal of 1,000 rows/s was not met"),
+    ],
+)
+def test_a_goal_that_was_not_in_force_compares_nothing(
+    monkeypatch: pytest.MonkeyPatch, became: dict[str, Any], why: str
+) -> None:
+    monkeypatch.setattr(FakeRuns, "chained", FakeRuns.chained | became)
+    _, lines, bars = of_speed(monkeypatch, "--parts", "goal", "--rounds", "1")
+    assert met(bars) == {"goal: measured whole": False}
+    assert any(why in line for line in lines)
+    assert any(line.startswith("| penstock, with a goal | 4,761,905 |") for line in lines), "the rates are shown"
 
 
 def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,6 +434,32 @@ def test_congested_is_an_experiment_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_the_topologies_of_the_benchmarks_can_be_declared(declared: Callable[[], Any]) -> None:
     assert declared().definition().operators
+
+
+def chained() -> RecordingTopology:
+    made = on_spark.topology_of("chain", sources.rate(1000, content_of("chain")))
+    return RecordingTopology(made.definition(), Cluster.of(["a"], slots=2, cores=1), Settings(control="off"))
+
+
+def test_a_run_with_a_goal_has_a_controller_and_says_what_became_of_it() -> None:
+    run = chained()
+    with goal_given.steered_to(run, 1000.0):
+        found = goal_given.what_became(run, 1000.0)
+        assert found["told"] == ["notice: stela is to reach 1,000 rows/s"]
+        assert not found["decided"], "nothing was measured yet"
+        assert (found["longest_chain"], found["operations"]) == (1, 0)
+        run.happened("decision", "nothing to change", "controller", "stela")
+        assert goal_given.what_became(run, 1000.0)["decided"]
+        json.dumps(found)
+
+
+@pytest.mark.parametrize("goal", [None, 0.0])
+def test_a_run_without_a_goal_has_no_controller(goal: float | None) -> None:
+    run = chained()
+    with goal_given.steered_to(run, goal):
+        found = goal_given.what_became(run, goal)
+    assert found.get("told", []) == []
+    assert bool(found) == (goal is not None), "only a steered run is told of"
 
 
 class FakeInternals:

@@ -64,7 +64,7 @@ class Desk:
 
         def propose() -> Proposal:
             if not decided or not self._is_current(decided[0]):
-                view = self.view(request)
+                view = replace(self.view(request), memory=self.execution.memory(name))
                 decided[:] = [_told(name, decide(name, decider, view), view)]
             return decided[0]
 

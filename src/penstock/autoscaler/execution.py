@@ -20,6 +20,7 @@ from penstock.monitor.events import EventKind
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import Plan
 from penstock.running import RunningTopology
+from penstock.strategies.memory import EMPTY, Memory
 
 #: How many seconds the end of a topology waits for a plan that a program carries out itself.
 CLOSING = 5.0
@@ -42,6 +43,8 @@ class Execution:
         self._records = records
         self._changes = run.changes
         self._effects = Effects(run)
+        #: Strategy -> what it remembers of its last decision that was carried out.
+        self._memories: dict[str, Memory] = {}
         self.operations = Operations(
             self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended, lease=self._lease
         )
@@ -148,7 +151,14 @@ class Execution:
             Change(waits, lambda seconds: self.operations.wait(operation, seconds), self._changes.cancel)
         )
 
+    def memory(self, strategy: str) -> Memory:
+        """What a strategy remembers of its last decision that was carried out."""
+        return self._memories.get(strategy, EMPTY)
+
     def _ended(self, operation: Operation) -> None:
+        proposal = operation.proposal
+        if operation.state is Fate.DONE and proposal is not None and proposal.memory is not None:
+            self._memories[proposal.strategy] = proposal.memory
         if operation.state is Fate.DONE and operation.began_at is not None:
             self._effects.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)

@@ -9,9 +9,11 @@ from penstock.autoscaler.answers import answer_of, last_machine
 from penstock.autoscaler.goal_plans import towards_the_goal
 from penstock.autoscaler.goals import Shrink
 from penstock.autoscaler.measured_load import bare_load, youth
-from penstock.autoscaler.policy import View
+from penstock.autoscaler.policy import Coming, View
 from penstock.autoscaler.proposals import Answer, Nothing
-from penstock.autoscaler.strategies import STRATEGIES
+from penstock.autoscaler.strategies import STRATEGIES, Gain
+from penstock.strategies.decision import StrategyAnswer
+from penstock.strategies.load import Load
 from penstock.strategies.rules import Rules
 
 
@@ -30,18 +32,30 @@ class MachinePolicy:
         note = youth(view.snapshot) if self._strategy.needs_rates else ""
         if isinstance(load, Nothing):
             return load
-        placement, cluster = view.snapshot.placement, view.snapshot.cluster
+        cluster = view.snapshot.cluster
         if isinstance(view.request, Shrink):
             if view.request.machines >= len(cluster.machines):
                 return last_machine(view.request.machines, cluster.names)
-            found = self._strategy.scale_in(load, placement, cluster, view.request.machines, rules)
+            found = self._scaled_in(load, view, view.request.machines, rules)
         else:
             coming = view.coming(view.request.machines)
             if isinstance(coming, Nothing):
                 return coming
             cluster = coming.cluster
-            found = self._strategy.scale_out(load, placement, cluster, coming.machines, rules)
+            found = self._scaled_out(load, view, coming, rules)
         return answer_of(found, view, view.request.reason, len(cluster.machines), note=note)
+
+    def _scaled_in(self, load: Load, view: View, machines: int, rules: Rules) -> StrategyAnswer:
+        placement, cluster = view.snapshot.placement, view.snapshot.cluster
+        if isinstance(self._strategy, Gain):
+            return self._strategy.scale_in(load, placement, cluster, machines, rules, view.memory)
+        return self._strategy.scale_in(load, placement, cluster, machines, rules)
+
+    def _scaled_out(self, load: Load, view: View, coming: Coming, rules: Rules) -> StrategyAnswer:
+        placement = view.snapshot.placement
+        if isinstance(self._strategy, Gain):
+            return self._strategy.scale_out(load, placement, coming.cluster, coming.machines, rules, view.memory)
+        return self._strategy.scale_out(load, placement, coming.cluster, coming.machines, rules)
 
 
 gain = partial(MachinePolicy, "gain")

@@ -27,6 +27,7 @@ from penstock.plans.plan import Plan, SetTasks, target
 from penstock.plans.repartition import check_repartition
 from penstock.settings import Settings
 from penstock.strategies.load import Load
+from penstock.strategies.memory import EMPTY, Memory
 
 
 class Fate(StrEnum):
@@ -99,6 +100,8 @@ class View:
     wanted_since: float | None = None
     #: Whether the sources are paused: measurements then say nothing about demand.
     paused: bool = False
+    #: What the strategy remembers of its last decision on request that was carried out.
+    memory: Memory = EMPTY
     #: The cores that other topologies on the same cluster use, by machine; empty if none are known.
     neighbours: Mapping[str, float] = field(default_factory=dict)
 

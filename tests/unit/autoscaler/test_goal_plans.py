@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from made_up import PLAIN, TASKS, cluster, decided, placed, seen, view
 
-from penstock.autoscaler.goals import Goal, Grow, Stay, wish
+from penstock.autoscaler.goals import Goal, Grow, Shrink, Stay, wish
 from penstock.autoscaler.measured_load import measured_load
 from penstock.autoscaler.policy import View, decide, policy
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal, machines_fewer, machines_more
@@ -386,3 +386,18 @@ def test_a_machine_for_its_cores_comes_with_gain_too() -> None:
     found, machines = after(slow, "gain")
     assert len(machines.machines) == 2
     assert sorted(found.of("count").values()) == [2, 2]
+
+
+def test_what_gain_added_on_request_it_takes_back_on_request() -> None:
+    """Without its memory it would take away as many instances as a machine has on average."""
+    start = placed(ONE, rows=1, work=2, out=1)
+    more = view(seen(start, ONE, SPEEDS, 390.0), request=Grow(1, ""))
+    found = answer(more, "gain")
+    assert isinstance(found, Proposal)
+    assert found.memory is not None
+    grown, where = after(more, "gain")
+    assert grown.total("work") > 2
+    less = view(seen(grown, where, SPEEDS, 90.0), request=Shrink(1, ""), memory=found.memory)
+    placement, machines = after(less, "gain")
+    assert placement == start
+    assert machines == ONE

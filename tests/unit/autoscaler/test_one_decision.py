@@ -123,6 +123,17 @@ def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, s
     assert run.cluster.names == ("a", "b", "c", "d")
 
 
+def test_what_gain_remembers_of_a_request_it_is_handed_at_the_next(run: FakeRun, steering: Steering) -> None:
+    came = []
+    for request in (steering.scale_out, steering.scale_in):
+        operation = steering.operations.get(request(strategy="gain")["id"])
+        assert steering.operations.wait(operation, WAIT)
+        assert operation.state is Fate.DONE, operation.reason
+        came.append([one.machine for one in steering.desk.execution.memory("gain").added])
+    assert came == [["c"], []], "the second decision knew what the first one had added"
+    assert steering.desk.execution.memory("stela").added == ()
+
+
 def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steering) -> None:
     proposal = decided(steering)
     operation = steering.operations.get(steering.desk.carry_out(proposal)["id"])
