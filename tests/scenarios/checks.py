@@ -38,8 +38,9 @@ def calm(scenario: Scenario, trace: Trace) -> str:
 
 
 def opposite(first: Done, second: Done) -> bool:
-    if first.machines or second.machines:
-        return first.machines * second.machines < 0
+    """Whether one brings machines, or instances of an operator, and the other takes some away."""
+    if first.machines * second.machines < 0:
+        return True
     return any(first.instances.get(name, 0) * more < 0 for name, more in second.instances.items())
 
 
