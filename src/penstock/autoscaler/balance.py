@@ -54,6 +54,11 @@ class Balance:
         return self.unmet and not (draining and self.backlog < -(self.trend or 0.0) * CATCHES_UP)
 
     @property
+    def catches_up(self) -> bool:
+        """Whether a backlog is being worked off, or may be: more arrives at the sinks than comes in."""
+        return self.behind and (self.trend is None or self.trend < 0)
+
+    @property
     def falls_behind(self) -> bool:
         """Whether a backlog of minutes has piled up and still grows: then a small lack is one too."""
         return self.wait > FAR_BEHIND and self.grows and self.lacking

@@ -8,12 +8,15 @@ from dataclasses import replace
 
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal, direction, in_words
-from penstock.autoscaler.records import Figures, Record, Verdict
+from penstock.autoscaler.records import Figures, Record, Verdict, another_load
 from penstock.autoscaler.verdicts import judged
 from penstock.monitor.events import EventKind
 
 #: How many of its earlier decisions a policy sees.
 REMEMBERED = 1000
+#: What was wanted for longer than so many windows, twice the patience of guards, is wanted anew if the load has
+#: changed: a load that grows all the time is answered nevertheless.
+WANTED_ANEW = 2.5
 FateOf = Callable[[int], tuple[Fate, str]]
 Tell = Callable[[EventKind, str], None]
 Keep = Callable[[Record], Record]
@@ -27,8 +30,8 @@ class Book:
         self._keep = keep
         self._tell = tell
         self._decided: deque[Decided] = deque(maxlen=REMEMBERED)
-        #: What the policy wants, and since when.
-        self._wanted: tuple[str, float] = ("", 0.0)
+        #: What the policy wants, since when, and what was measured when that began.
+        self._wanted: tuple[str, float, Figures | None] = ("", 0.0, None)
 
     def history(self) -> tuple[Decided, ...]:
         """The earlier decisions, with what has become of each by now."""
@@ -53,10 +56,15 @@ class Book:
         return replace(view, history=tuple(self._decided))
 
     def wanted(self, answer: Answer, view: View) -> View:
-        """The view that says since when the policy has wanted this kind of change in every round."""
+        """The view that says since when the policy has wanted this kind of change in every round, under this load. What
+        guards have refused for so long that the load is another one by now is wanted anew: the window in which the load
+        changed tells of neither."""
         wants = "" if isinstance(answer, Nothing) else direction(answer)
-        if wants != self._wanted[0]:
-            self._wanted = (wants, view.now)
+        kind, since, before = self._wanted
+        old = view.now - since > WANTED_ANEW * view.settings.window_samples * view.settings.sample_seconds
+        now = Figures.of(view.snapshot)
+        if wants != kind or (old and before is not None and another_load(before, now)):
+            self._wanted = (wants, view.now, now)
         return replace(view, wanted_since=self._wanted[1])
 
     def enter(self, view: View, proposal: Proposal, operation: int) -> None:

@@ -15,7 +15,17 @@ from dataclasses import replace
 from penstock.autoscaler.answers import answer_of, expected_of, last_machine
 from penstock.autoscaler.corrections import correction
 from penstock.autoscaler.expectation import Expectation, Expected
-from penstock.autoscaler.goals import MOST_USED, TOLERANCE, Grow, Shrink, rules_for, too_slow, wish
+from penstock.autoscaler.goals import (
+    MOST_USED,
+    TOLERANCE,
+    Grow,
+    Shrink,
+    cores_used,
+    demand,
+    rules_for,
+    too_slow,
+    wish,
+)
 from penstock.autoscaler.lessons import at_their_limit
 from penstock.autoscaler.measured_load import bare_load
 from penstock.autoscaler.policy import Coming, Fate, View
@@ -61,12 +71,12 @@ def towards_the_goal(view: View, strategy: Strategy) -> Answer:
 def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules) -> Answer:
     goal, now = view.goal, view.balance.throughput or 0.0
     assert goal is not None
-    if isinstance(strategy, Gain):
+    room = None if goal.machines_max is None else goal.machines_max - view.machines
+    coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
+    if isinstance(strategy, Gain) and (isinstance(coming, Nothing) or not _lacks_cores(view, load)):
         corrected = correction(view, load, strategy, rules, _memory(view), wanted.reason)
         if corrected is not None:
             return corrected
-    room = None if goal.machines_max is None else goal.machines_max - view.machines
-    coming = Nothing(f"the goal allows {goal.machines_max} machines") if room == 0 else view.coming(1)
     other = rearranged(view.snapshot, load, goal.throughput, view.settings)
     helps = isinstance(other, Rearranged) and (other.moved or other.expected.throughput >= now * (1 + WORTHWHILE))
     # What is left is what the sources do not offer.
@@ -81,6 +91,15 @@ def _more(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: Rules
     if again is not None:
         return again
     return _machines(view, load, strategy, wanted, rules, why_not)
+
+
+def _lacks_cores(view: View, load: Load) -> bool:
+    """Whether the cores that are there are too few for the goal, however instances are given out: a correction, which
+    knows rates and no cores, would promise too much."""
+    used, goal, now = cores_used(view.snapshot), view.goal, view.balance.throughput
+    if used is None or goal is None or goal.throughput is None or not now:
+        return False
+    return used * min(goal.throughput, demand(load)) / now > sum(slot.cores for slot in view.snapshot.cluster.slots)
 
 
 def _instances(view: View, other: Rearranged, why: str) -> Proposal:

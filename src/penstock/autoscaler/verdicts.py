@@ -73,7 +73,7 @@ def _verdict(record: Record, now: Figures, goal: Goal | None) -> tuple[Verdict, 
     required = goal.throughput if goal is not None and goal.throughput is not None else before
     lacking = now.balance.unmet or now.balance.behind
     if lacking and after < min(before, required) * (1 - NOISE):
-        if record.before.balance.behind:
+        if record.before.balance.catches_up:
             return Verdict.UNCLEAR, f"{text}; a backlog was being worked off before"
         if not now.balance.grows:
             # Results of windows and timers come long after their rows: sinks still tell of an earlier load.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,23 +18,47 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+#: Who waits for a piece looks again after a tenth of the time that it has waited, but after so many seconds at least,
+#: and at most.
+LEAST_STEP, MOST_STEP = 0.001, 0.05
+#: What the names of files end with that have one bound together: pieces of others' segments, and copies of segments
+#: that the machine wrote itself.
+BOUNDED = (".piece", ".arrow")
+
 
 @dataclass(frozen=True)
 class KeptPieces:
     folder: Path
     most_bytes: int
 
-    def get(self, name: str, fetch: Callable[[], bytes | None]) -> pa.Buffer | None:
-        """What is kept under this name, or else what `fetch` brings; None if it brings nothing. Who asks for the same
-        meanwhile waits."""
+    def get(
+        self,
+        name: str,
+        fetch: Callable[[Callable[[], None]], bytes | None],
+        waits: Callable[[bool], None] = lambda came: None,
+    ) -> pa.Buffer | None:
+        """What is kept under this name, or else what `fetch` brings; None if it brings nothing. `fetch` calls what it
+        is handed whenever something has come.
+
+        Who asks for the same meanwhile waits, and `waits` is called again and again. It is told whether something has
+        come to who fetches since the last time. It may raise an exception to end the waiting: who fetches may be
+        stuck."""
         file = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.piece"
         if (found := _mapped(file)) is not None:
             return found
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(file.with_suffix(".lock")):
+        with _opened(file.with_suffix(".lock")) as lock:
+            began, seen = time.monotonic(), os.fstat(lock).st_mtime_ns
+            while not _locked(lock):
+                time.sleep(min(max((time.monotonic() - began) / 10, LEAST_STEP), MOST_STEP))
+                if (found := _mapped(file)) is not None:
+                    return found
+                # Who fetches sets the time of the file that it has locked. Others may have deleted its name by now.
+                before, seen = seen, os.fstat(lock).st_mtime_ns
+                waits(seen != before)
             if (found := _mapped(file)) is not None:
                 return found
-            content = fetch()
+            content = fetch(lambda: os.utime(lock))
             if content is None:
                 return None
             written = file.with_name(f"{uuid4().hex}.new")
@@ -43,15 +68,15 @@ class KeptPieces:
             except BaseException:
                 written.unlink(missing_ok=True)  # on a full disk each attempt would leave one
                 raise
-        make_room(self.folder, self.most_bytes, ".piece")
+        make_room(self.folder, self.most_bytes)
         return pa.py_buffer(content)
 
 
-def make_room(folder: Path, most_bytes: int, suffix: str) -> None:
-    """Delete the oldest files below a folder until the others have no more bytes than these. Whoever reads a file that
-    goes has it mapped, and may go on."""
+def make_room(folder: Path, most_bytes: int) -> None:
+    """Delete the oldest pieces and segments below a folder until the others have no more bytes than these. Whoever
+    reads a file that goes has it mapped, and may go on."""
     files = []
-    for file in folder.rglob(f"*{suffix}"):
+    for file in (one for one in folder.rglob("*") if one.suffix in BOUNDED):
         with suppress(OSError):  # another process makes room as well
             status = file.stat()
             files.append((status.st_mtime, status.st_size, file))
@@ -74,10 +99,17 @@ def _mapped(file: Path) -> pa.Buffer | None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _opened(lock: Path) -> Iterator[int]:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -2,8 +2,9 @@
 
     python -m penstock.channels.segment_server HOST
 
-The parent of an executor's Python workers starts it, one for a machine: whoever holds the lock. It ends with its
-parent. A request names rows of segments, and groups of keys: only these go over the link.
+The parent of an executor's Python workers starts it, one for a machine: whoever holds the lock. When the last of these
+parents on the machine has ended, the server deletes what the machine has kept, and ends. A request names rows of
+segments, and groups of keys: only these go over the link.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import hmac
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.channels import kept_folder
 from penstock.channels.keys import slice_of_groups
 from penstock.channels.origins import Origins
 from penstock.channels.segments import SegmentStore
@@ -29,7 +32,10 @@ from penstock.errors import PenstockError
 #: Rows of a piece go in parts of about this size, so that who waits sees that they come, also on a slow link.
 PART_BYTES = 1 << 16
 ANSWER = pa.schema([("piece", pa.int32()), ("rows", pa.large_binary())])
-ALIVE_SECONDS = 0.5
+#: How often the server looks whether it has to end, and how often once it was told to.
+ALIVE_SECONDS, TOLD_SECONDS = 0.2, 0.05
+#: A worker that outlives its parent for a moment may write to the folder once more.
+LAST_SECONDS = 2.0
 
 
 def parts(store_of: Callable[[str], SegmentStore], pieces: list[list[Any]]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -64,7 +70,7 @@ def near(origins: Origins, root: str, path: str) -> SegmentStore:
 
 
 def serve(host: str, origins: Origins) -> Any:
-    """A server that listens; `shutdown` ends it."""
+    """A server that listens and answers; `shutdown` ends it."""
     from pyarrow import flight
 
     class Server(flight.FlightServerBase):  # type: ignore[misc]
@@ -86,8 +92,9 @@ def serve(host: str, origins: Origins) -> Any:
 
 
 def start_one_for_the_machine(host: str, origins: Origins) -> subprocess.Popen[bytes] | None:
-    """Start the server unless this machine has one; the lock is the server's as long as it lives."""
-    origins.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Start the server unless this machine has one; the lock is the server's as long as it lives. The server, whoever
+    has started it, lives as long as this process does."""
+    kept_folder.use(origins.folder)
     lock = os.open(origins.folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,13 +112,27 @@ def start_one_for_the_machine(host: str, origins: Origins) -> subprocess.Popen[b
 
 
 def main(host: str) -> int:
-    parent, origins = os.getppid(), Origins.of_environment(os.environ)
+    origins = Origins.of_environment(os.environ)
     if origins is None:
         return 2
-    server = serve(host, origins)
-    threading.Thread(target=server.serve, daemon=True).start()
-    while os.getppid() == parent:
+    told = list[int]()
+    # The folder has to be deleted all the same, after the last of its users.
+    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    server = None
+    try:
+        server = serve(host, origins)
+    except (OSError, pa.ArrowException) as problem:
+        sys.stderr.write(f"penstock: {host} cannot serve segments on port {origins.port}: {problem}\n")
+    while not told and not kept_folder.deleted(origins.folder):
         time.sleep(ALIVE_SECONDS)
+    if server is not None:
+        # A server of a new parent needs the port. Nobody waits for readers that are slow.
+        threading.Thread(target=server.shutdown, daemon=True).start()
+    if not told:
+        time.sleep(LAST_SECONDS)
+        kept_folder.deleted(origins.folder)
+    while told and not kept_folder.deleted(origins.folder):
+        time.sleep(TOLD_SECONDS)
     return 0
 
 

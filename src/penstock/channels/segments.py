@@ -129,7 +129,7 @@ class SegmentStore:
             kept = SegmentStore(str(origins.folder), max_batch_rows=self.max_batch_rows)
             kept.write(channel, name, batches, schema)
             if next(_KEPT) % ROOM_EVERY == 0:
-                make_room(origins.folder, origins.kept_bytes, ".arrow")
+                make_room(origins.folder, origins.kept_bytes)
 
     def _is_near(self, channel: str) -> bool:
         """Whether the store is on a disk of this computer."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from made_up import cluster, decided, placed, seen, view
 
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.policy import Decided, Fate, View, decide, policy
-from penstock.autoscaler.proposals import Answer, Proposal
+from penstock.autoscaler.proposals import Answer, Proposal, machines_more
 from penstock.autoscaler.records import Record, Verdict
 from penstock.autoscaler.steps import open_steps
 from penstock.cluster.model import Placement
@@ -21,6 +22,8 @@ ONE, TWO = cluster(1, cores=1), cluster(2, cores=1)
 GOAL = Goal(throughput=390.0)
 BEFORE = placed(ONE, rows=1, work=1, out=1)
 FIRST, SECOND = TWO.slots
+#: Instances mostly wait, and use this share of a core while they are busy: cores are not what lacks.
+WAITS = 0.2
 #: The scale-out took "out" to be faster than it is: all new instances are of "work".
 SCALED = Placement({"rows": {FIRST: 1}, "work": {FIRST: 1, SECOND: 3}, "out": {FIRST: 1}})
 CORRECTED = Placement({"rows": {FIRST: 1}, "work": {FIRST: 1, SECOND: 2}, "out": {FIRST: 1, SECOND: 1}})
@@ -39,8 +42,8 @@ def corrected(number: int, rate: float = 390.0) -> Decided:
     return replace(made, proposal=replace(made.proposal, corrects=1))
 
 
-def looked(placement: Placement, *history: Decided, offered: float = 390.0) -> View:
-    return view(seen(placement, TWO, SPEEDS, offered), GOAL, history=history)
+def looked(placement: Placement, *history: Decided, offered: float = 390.0, cpu: float = WAITS, **more: Any) -> View:
+    return view(seen(placement, TWO, SPEEDS, offered, cpu=cpu), GOAL, history=history, **more)
 
 
 def answer(seen_by: View, strategy: str = "gain") -> Answer:
@@ -58,6 +61,15 @@ def test_the_new_instances_are_given_out_again_by_what_was_measured() -> None:
     assert apply(SCALED, found.plan.actions) == CORRECTED
     assert "150 rows/s were measured" in found.reasons[1]
     assert found.memory is not None and found.memory.rates["out"] == 150.0
+
+
+def test_where_cores_lack_a_machine_comes_and_nothing_is_corrected_before() -> None:
+    """Two cores are busy with 150 rows/s, and 390 are wanted: other instances on the same cores do not help."""
+    found = answer(looked(SCALED, scaled_out(), cpu=1.0))
+    assert corrects(found) is None
+    assert isinstance(found, Proposal)
+    assert machines_more(found.plan) >= 1
+    assert corrects(answer(looked(SCALED, scaled_out(), cpu=1.0, machines=0))) == 1, "no machine can come"
 
 
 def test_only_gain_corrects_itself() -> None:
@@ -117,14 +129,16 @@ def test_a_correction_is_a_part_of_its_scale_out() -> None:
 
 
 class HandsOfAWrongGuess:
-    """Everything is carried out at once. Before the scale-out, "out" is taken to be faster than it is."""
+    """Everything is carried out at once. Before the scale-out, "out" is taken to be faster than it is, and no core is
+    idle, so that a machine comes."""
 
     def __init__(self) -> None:
         self.placement, self.carried = BEFORE, list[Proposal]()
 
     def look(self, history: tuple[Decided, ...]) -> View:
         where = ONE if self.placement == BEFORE else TWO
-        snapshot = seen(self.placement, where, SPEEDS, 390.0, since=100.0 * len(history))
+        cpu = 1.0 if where is ONE else WAITS
+        snapshot = seen(self.placement, where, SPEEDS, 390.0, cpu=cpu, since=100.0 * len(history))
         if where is ONE:
             guessed = replace(snapshot.operators["out"], capacity=1_000.0)
             snapshot = replace(snapshot, operators={**snapshot.operators, "out": guessed})

@@ -15,7 +15,7 @@ from penstock.autoscaler.records import Record, Verdict, kept
 from penstock.autoscaler.undoing import undoing
 from penstock.autoscaler.verdicts import judged
 from penstock.monitor.decisions import DecisionLog
-from penstock.monitor.snapshot import Snapshot
+from penstock.monitor.snapshot import Backlog, Snapshot
 from penstock.plans.plan import AddMachine, RemoveMachine, SetInstances, apply, apply_to_cluster
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
@@ -146,11 +146,16 @@ def test_results_that_come_late_are_no_harm_where_rows_are_worked_off_as_they_co
 
 
 def test_a_backlog_that_was_worked_off_before_is_no_yardstick() -> None:
-    before = seen(FEW, ONE, SPEEDS, 390.0, waiting=50_000)
-    one = decided(
-        1, before, AddMachine(TWO.machines[1]), SetInstances("work", MANY.of("work")), verdict=Verdict.PENDING
-    )
-    assert verdict(one, seen(MANY, TWO, SPEEDS | {"work": 40.0}, 390.0)).verdict is Verdict.UNCLEAR
+    def after_a_scale_out(growth: float) -> Verdict:
+        before = seen(FEW, ONE, SPEEDS, 390.0, waiting=50_000)
+        work = replace(before.operators["work"], backlog=Backlog(50_000, 400_000, 1.0, growth))
+        before = replace(before, operators=before.operators | {"work": work})
+        actions = AddMachine(TWO.machines[1]), SetInstances("work", MANY.of("work"))
+        one = decided(1, before, *actions, verdict=Verdict.PENDING)
+        return verdict(one, seen(MANY, TWO, SPEEDS | {"work": 40.0}, 390.0)).verdict
+
+    assert after_a_scale_out(-500.0) is Verdict.UNCLEAR
+    assert after_a_scale_out(0.0) is Verdict.HARMFUL, "rows waited and became more: that was why a machine came"
 
 
 # Undoing

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.lab import groups as lab_groups
+from penstock.cluster.lab import owners, sweeper
 from penstock.cluster.lab.groups import ControlGroup, GroupUse, find_groups
 from penstock.cluster.lab.owners import Owner, owner_of
 from penstock.cluster.lab.sizes import MachineSize
@@ -35,7 +38,7 @@ def test_version_1_groups_go_below_our_own(tmp_path):
     assert groups is not None
     assert groups.version == 1
     assert groups.folders == (tmp_path / "cpu,cpuacct/low", tmp_path / "memory/box/inner")
-    group = groups.make("one", SIZE)
+    group = groups.make(Owner.this_process(), "one", SIZE)
     cpu, memory = group.places["cpu"], group.places["memory"]
     assert (cpu / "cpu.cfs_quota_us").read_text() == "5000"
     assert (cpu / "cpu.cfs_period_us").read_text() == "20000"
@@ -71,7 +74,7 @@ def test_version_2_groups_go_where_limits_may_be_set(tmp_path):
     groups = found(tmp_path, f"30 20 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n", "0::/user.slice/session.scope\n")
     assert groups is not None
     assert (groups.version, groups.folders) == (2, (own.parent,))
-    group = groups.make("one", MachineSize(2, 1024))
+    group = groups.make(Owner.this_process(), "one", MachineSize(2, 1024))
     [folder] = group.folders
     assert (folder / "cpu.max").read_text() == "40000 20000"
     assert (folder / "memory.max").read_text() == str(1 << 30)
@@ -85,11 +88,12 @@ def test_no_controllers_no_groups(tmp_path):
 
 
 def test_a_group_that_could_not_get_its_limits_is_not_left(tmp_path):
-    groups = lab_groups.Groups(2, dict.fromkeys(lab_groups.CONTROLLERS, tmp_path), (tmp_path,))
-    (tmp_path / "one").touch()
+    groups = lab_groups.Groups(1, dict.fromkeys(lab_groups.CONTROLLERS, tmp_path), (tmp_path,))
+    me = Owner.this_process()
+    (tmp_path / me.name("one")).touch()
     with pytest.raises(FileExistsError):
-        groups.make("one", SIZE)
-    assert [child.name for child in tmp_path.iterdir()] == ["one"]
+        groups.make(me, "one", SIZE)
+    assert [child.name for child in tmp_path.iterdir()] == [me.name("one")]
 
 
 def test_only_groups_of_owners_that_are_gone_are_leftovers(tmp_path):
@@ -126,3 +130,131 @@ def test_a_group_that_has_something_in_it_stays(tmp_path):
     (tmp_path / "one" / "file").unlink()
     assert group.remove(0.1) is True
     assert group.remove(0.1) is True, "it is gone already"
+
+
+@pytest.fixture
+def version_2(tmp_path, monkeypatch) -> lab_groups.Groups:
+    """Groups in a folder that does what the kernel does: here the controller for memory is off, and there are no
+    processes in it."""
+    monkeypatch.setattr(Path, "rmdir", shutil.rmtree)
+    write = Path.write_text
+
+    def written(file: Path, text: str) -> int:
+        if file.name != "cgroup.subtree_control":
+            return write(file, text)
+        if (file.parent / "busy").exists():
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        on = file.read_text().split()
+        for word in text.split():
+            on = [one for one in on if one != word[1:]] + ([word[1:]] if word[0] == "+" else [])
+        return write(file, " ".join(on))
+
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    monkeypatch.setattr(Path, "write_text", written)
+    groups = found(tmp_path, f"30 20 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n", "0::/\n")
+    assert groups is not None
+    return groups
+
+
+def switched_on(folder: Path) -> set[str]:
+    return set((folder / "cgroup.subtree_control").read_text().split())
+
+
+def folders_in(folder: Path) -> list[str]:
+    return sorted(child.name for child in folder.iterdir() if child.is_dir())
+
+
+def another_lab() -> Owner:
+    me = Owner.this_process()
+    return Owner(me.namespace, os.getppid(), 7)
+
+
+def test_who_only_looks_for_groups_switches_nothing_on(version_2, tmp_path):
+    assert version_2.folders == (tmp_path,)
+    assert switched_on(tmp_path) == {"cpu"}
+
+
+def test_a_group_switches_on_what_is_missing_and_it_is_switched_off_after_the_last_group(version_2, tmp_path):
+    me = Owner.this_process()
+    group = version_2.make(me, "2", SIZE)
+    assert switched_on(tmp_path) == {"cpu", "memory"}
+    assert not sweeper.switched_off(tmp_path), "the lab has a group there"
+    assert switched_on(tmp_path) == {"cpu", "memory"}
+    group.remove(0)
+    assert sweeper.switched_off(tmp_path)
+    assert switched_on(tmp_path) == {"cpu"}
+    assert folders_in(tmp_path) == []
+    version_2.make(me, "2", SIZE)
+    assert switched_on(tmp_path) == {"cpu", "memory"}, "a machine may come later"
+
+
+def test_what_one_lab_switched_on_stays_on_until_the_other_lab_is_gone(version_2, tmp_path):
+    mine, other = version_2.make(Owner.this_process(), "2", SIZE), version_2.make(another_lab(), "2", SIZE)
+    mine.remove(0)
+    assert not sweeper.switched_off(tmp_path)
+    assert switched_on(tmp_path) == {"cpu", "memory"}
+    other.remove(0)
+    assert sweeper.switched_off(tmp_path)
+    assert switched_on(tmp_path) == {"cpu"}
+
+
+def test_a_controller_by_which_somebody_else_has_a_limit_stays_on(version_2, tmp_path):
+    group = version_2.make(Owner.this_process(), "2", SIZE)
+    group.remove(0)
+    (tmp_path / "other.scope").mkdir()
+    (tmp_path / "other.scope" / "memory.low").write_text("0\n")
+    (tmp_path / "other.scope" / "memory.max").write_text("1000000\n")
+    assert sweeper.switched_off(tmp_path)
+    assert switched_on(tmp_path) == {"cpu", "memory"}
+    assert folders_in(tmp_path) == ["other.scope"]
+
+
+def test_nothing_is_left_of_controllers_that_cannot_be_switched_on(version_2, tmp_path):
+    (tmp_path / "busy").touch()
+    with pytest.raises(OSError, match="busy"):
+        version_2.make(Owner.this_process(), "2", SIZE)
+    assert folders_in(tmp_path) == []
+
+
+def test_controllers_of_an_owner_that_is_gone_are_leftovers_after_its_groups(version_2, tmp_path):
+    gone = another_lab()
+    version_2.make(gone, "2", SIZE)
+    leftovers = version_2.leftovers()
+    assert [folder.name for folder in leftovers] == [gone.name("2"), gone.name("on_memory")]
+    assert [lab_groups.clear(folder) for folder in leftovers] == [True, True]
+    assert switched_on(tmp_path) == {"cpu"}
+    assert folders_in(tmp_path) == []
+
+
+def test_controllers_are_not_switched_on_in_a_group_that_has_processes(tmp_path):
+    own = tmp_path / "box" / "inner"
+    own.mkdir(parents=True)
+    for folder in (tmp_path, own.parent, own):
+        (folder / "cgroup.controllers").write_text("cpu memory\n")
+        (folder / "cgroup.subtree_control").write_text("\n")
+        (folder / "cgroup.procs").write_text("7\n")
+        if folder != tmp_path:
+            (folder / "cgroup.type").write_text("domain\n")
+    (own.parent / "cgroup.procs").write_text("")
+    mounts = f"30 20 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    for path, chosen in (("/box/inner", own.parent), ("/box", own.parent), ("/", tmp_path)):
+        groups = found(tmp_path, mounts, f"0::{path}\n")
+        assert groups is not None
+        assert groups.folders == (chosen,)
+    assert [file.read_text() for file in tmp_path.rglob("cgroup.subtree_control")] == ["\n"] * 3
+
+
+def test_the_sweeper_switches_off_what_its_owner_switched_on(tmp_path):
+    me = Owner.this_process()
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
+    for name in ("2", "on_memory"):
+        (tmp_path / me.name(name)).mkdir()
+    command = [sys.executable, "-I", "-S", sweeper.__file__, me.prefix, str(tmp_path)]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0
+    assert folders_in(tmp_path) == []
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "-memory"
+
+
+def test_the_sweeper_knows_how_names_of_labs_begin():
+    assert f"{owners.PREFIX}-" == sweeper.LABS

@@ -37,6 +37,8 @@ def system(tmp_path, monkeypatch):
     """A system that allows everything: a network class of its own, and groups in a folder."""
     network = type("Fake", (FakeNetwork,), {})
     groups = Groups(2, dict.fromkeys(CONTROLLERS, tmp_path), (tmp_path,))
+    control = tmp_path / "cgroup.subtree_control"
+    control.write_text("cpu memory")
     monkeypatch.setattr(permission, "Network", network)
     monkeypatch.setattr(permission.shutil, "which", lambda program: f"/sbin/{program}")
     monkeypatch.setattr(permission, "find_groups", lambda: groups)
@@ -44,7 +46,7 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", lambda self, size: None)
     yield network
     assert network.opened == 0, "a network of the trial is still open"
-    assert list(tmp_path.iterdir()) == [], "a group of the trial is left"
+    assert list(tmp_path.iterdir()) == [control], "a group of the trial is left"
 
 
 def refusal(shape: LabShape | None = None) -> PenstockError:
@@ -57,6 +59,13 @@ def refusal(shape: LabShape | None = None) -> PenstockError:
 def test_a_system_that_allows_all_gives_its_groups(system, tmp_path):
     groups = permission.require_lab(LabShape(latency=0.005), 2, Owner.this_process())
     assert groups.folders == (tmp_path,)
+
+
+def test_the_trial_switches_off_again_what_it_has_switched_on(system, tmp_path):
+    control = tmp_path / "cgroup.subtree_control"
+    control.write_text("cpu")
+    permission.require_lab(LabShape(), 2, Owner.this_process())
+    assert control.read_text() == "-memory"
 
 
 def test_missing_programs_are_named_with_their_package(system, monkeypatch):
@@ -99,6 +108,16 @@ def test_groups_that_cannot_be_written_are_named(system, monkeypatch, tmp_path):
     monkeypatch.setattr("penstock.cluster.lab.groups.ControlGroup.limit", refused)
     assert str(tmp_path) in refusal().message
     assert "Permission denied" in refusal().message
+
+
+def test_a_container_with_groups_of_its_own_is_told_to_share_those_of_the_host(system, monkeypatch):
+    def busy(group, owner):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr("penstock.cluster.lab.groups._switch_on", busy)
+    assert "Device or resource busy" in refusal().message
+    assert "--privileged --cgroupns=host" in refusal().hint
+    assert "--privileged --cgroupns=host" in permission.root_hint()
 
 
 def test_other_systems_have_no_lab(system, monkeypatch):

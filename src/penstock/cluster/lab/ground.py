@@ -81,7 +81,7 @@ class LabGround:
             number = addresses.order(name)
             size, port = self.shape.of(number - addresses.FIRST), _port(name)
             with ExitStack() as undo, _named(f"The machine {name} could not be made"):
-                group = groups.make(owner.name(str(number)), size)
+                group = groups.make(owner, str(number), size)
                 undo.callback(group.remove, 1.0)
                 network = Network()
                 undo.callback(network.close)

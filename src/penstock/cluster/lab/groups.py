@@ -2,6 +2,7 @@
 
 A machine's group is made below our own one where that is possible, so that whatever limits us limits the lab as well.
 Version 2 lets no group have both processes and groups with limits below it, so there it is the next group above ours.
+What a lab has to switch on in that one is switched off again after the last lab (sweeper.py).
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cluster.lab.owners import owner_of
+from penstock.cluster.lab import sweeper
+from penstock.cluster.lab.owners import Owner, owner_of
 from penstock.cluster.lab.sizes import MachineSize
 
 #: A short period keeps the pauses of a machine that has used up its share short: 15 ms at 0.25 cores.
 PERIOD_MICROSECONDS = 20_000
 CONTROLLERS = ("cpu", "cpuacct", "memory")
+#: The controllers of version 2, where that for the CPU counts as well.
+NEEDED = ("cpu", "memory")
 POLL_SECONDS = 0.05
 
 
@@ -48,27 +52,40 @@ class Groups:
         """The different ones of the parents."""
         return tuple(dict.fromkeys(self.parents.values()))
 
-    def make(self, name: str, size: MachineSize) -> ControlGroup:
-        """A group with the limits of this size. Raises OSError; nothing is left of it then."""
-        group = ControlGroup(self.version, {controller: parent / name for controller, parent in self.parents.items()})
-        try:
-            for folder in group.folders:
-                folder.mkdir()
-            group.limit(size)
-        except OSError:
-            group.remove(0)
-            raise
+    def make(self, owner: Owner, what: str, size: MachineSize) -> ControlGroup:
+        """A group with the limits of this size. Raises OSError; nothing is left of the group then. `switch_off` is for
+        the caller, when it needs no more groups."""
+        places = {controller: parent / owner.name(what) for controller, parent in self.parents.items()}
+        group = ControlGroup(self.version, places)
+        with ExitStack() as lock:
+            if self.version == 2:
+                for parent in self.folders:
+                    # No other lab switches anything off before the group is there.
+                    lock.enter_context(sweeper.locked(parent))
+                    _switch_on(parent, owner)
+            try:
+                for folder in group.folders:
+                    folder.mkdir()
+                group.limit(size)
+            except OSError:
+                group.remove(0)
+                raise
         return group
 
+    def switch_off(self) -> None:
+        """Take back what labs have switched on to make groups, unless a lab still has some."""
+        for parent in self.folders:
+            sweeper.switched_off(parent)
+
     def leftovers(self) -> list[Path]:
-        """Groups of labs whose owners are gone, the innermost first."""
+        """Groups of labs whose owners are gone, the innermost first, and marks last."""
         found = []
         for root in self.roots:
             for folder, names, _ in os.walk(root, topdown=False):
                 found += [
                     Path(folder, name) for name in names if (owner := owner_of(name)) is not None and owner.is_gone
                 ]
-        return found
+        return sorted(found, key=lambda folder: sweeper.is_mark(folder.name))
 
 
 @dataclass(frozen=True)
@@ -111,7 +128,10 @@ class ControlGroup:
 
 
 def clear(folder: Path) -> bool:
-    """Remove a group whose owner is gone, with the processes that are still in it; whether that was done."""
+    """Remove a group whose owner is gone, with the processes that are still in it; whether that was done. What a mark
+    tells of is switched off."""
+    if sweeper.is_mark(folder.name):
+        return sweeper.switched_off(folder.parent)
     for process in _members(folder):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
@@ -119,7 +139,7 @@ def clear(folder: Path) -> bool:
 
 
 def find_groups(mountinfo: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")) -> Groups | None:
-    """Where groups of ours can be made; None if no controller for CPU and memory is to be found."""
+    """Where groups of ours can be made; None if no controller for CPU and memory is to be found. Nothing is changed."""
     mounts = list(_mounts(mountinfo.read_text()))
     ours = {
         name: path
@@ -144,13 +164,36 @@ def _with_controllers(folder: Path, root: Path) -> Path:
     for parent in (folder, *folder.parents):
         if not parent.is_relative_to(root):
             break
-        control = parent / "cgroup.subtree_control"
-        if {"cpu", "memory"} <= _words(control):
-            return parent
-        with suppress(OSError):
-            control.write_text("+cpu +memory")
+        if set(NEEDED) <= _words(parent / "cgroup.subtree_control") or _can_switch_on(parent):
             return parent
     return folder
+
+
+def _can_switch_on(group: Path) -> bool:
+    """Whether the kernel should let us switch controllers on in a group: it has them, may be written, and has no
+    processes. The group above all others, which alone has no type, may have processes."""
+    is_top = not (group / "cgroup.type").exists()
+    return (
+        set(NEEDED) <= _words(group / "cgroup.controllers")
+        and (is_top or not _words(group / "cgroup.procs"))
+        and os.access(group / "cgroup.subtree_control", os.W_OK)
+    )
+
+
+def _switch_on(group: Path, owner: Owner) -> None:
+    """Switch on the controllers that are off in a group. The mark is there before: whoever dies here has left it."""
+    control = group / "cgroup.subtree_control"
+    missing = [controller for controller in NEEDED if controller not in _words(control)]
+    if not missing:
+        return
+    mark = group / owner.name(sweeper.MARK + "_".join(missing))
+    mark.mkdir(exist_ok=True)
+    try:
+        control.write_text(" ".join(f"+{controller}" for controller in missing))
+    except OSError:
+        with suppress(OSError):
+            mark.rmdir()
+        raise
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ WITHOUT = "Without a lab, --cluster standalone has machines that share all cores
 _PROGRAMS = (
     "Install iproute2 (Debian/Ubuntu: sudo apt-get install iproute2; Fedora: sudo dnf install iproute iproute-tc)."
 )
-_ROOT = "Run it as root, in a container with --privileged, or as root of a user namespace"
+#: Without the groups of the host, a container sees only its own group, which has processes and so no room for limits.
+_CONTAINER = "in a container with --privileged --cgroupns=host"
+_ROOT = f"Run it as root, {_CONTAINER}, or as root of a user namespace"
 _UNSHARE = "unshare --user --map-root-user --net sh -c 'ip link set lo up; penstock run ...'"
 #: Settings of the kernel by which a system gives its users no namespaces of their own, each with the value that does.
 _NO_USER_NAMESPACES = {
@@ -28,9 +30,8 @@ _NO_USER_NAMESPACES = {
     "kernel/apparmor_restrict_unprivileged_userns": "1",
 }
 _GROUPS = (
-    "Penstock must be able to write below /sys/fs/cgroup, with the controllers cpu and memory: run as root, in a "
-    "container with --privileged, or below a group that was handed over to you (systemd-run --user --scope -p "
-    "Delegate=yes)."
+    "Penstock must be able to write below /sys/fs/cgroup, with the controllers cpu and memory: run as root, "
+    f"{_CONTAINER}, or below a group that was handed over to you (systemd-run --user --scope -p Delegate=yes)."
 )
 
 
@@ -89,7 +90,7 @@ def _try_groups(shape: LabShape, machines: int, owner: Owner) -> Groups:
         raise _refused("no control groups for CPU and memory are mounted.", _GROUPS)
     try:
         for index in range(max(machines, len(shape.sizes)) + 1):
-            trial = groups.make(owner.name("trial"), shape.of(index))
+            trial = groups.make(owner, "trial", shape.of(index))
             try:
                 trial.use()
             finally:
@@ -97,6 +98,8 @@ def _try_groups(shape: LabShape, machines: int, owner: Owner) -> Groups:
     except (OSError, KeyError) as problem:
         where = ", ".join(str(folder) for folder in groups.folders)
         raise _refused(f"a control group cannot be made below {where}: {problem}.", _GROUPS) from None
+    finally:
+        groups.switch_off()
     return groups
 
 

@@ -11,7 +11,7 @@ import functools
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -150,21 +150,32 @@ class _Request:
     def _kept(self, piece: Piece) -> list[pa.RecordBatch]:
         kept = KeptPieces(self._origins.folder, self._origins.kept_bytes)
         self._were_kept.add(piece)
+        began = self._last = time.monotonic()
 
-        def fetch() -> bytes:
+        def waits(came: bool) -> None:
+            """Rows that come to the other bundle are a sign of life. Without one, nobody waits for it."""
+            now = time.monotonic()
+            if came:
+                self._last = now
+            if now > min(self._last + SILENT_SECONDS, began + MOST_SECONDS):
+                raise TimeoutError(f"another bundle does not get the rows of {piece.path} either")
+
+        def fetch(came: Callable[[], None]) -> bytes:
             self._were_kept.discard(piece)
-            [rows] = self._ask([piece])
+            self._last = time.monotonic()
+            [rows] = self._ask([piece], came)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, rows[0].schema) as writer:
                 for batch in rows:
                     writer.write_batch(batch)
             return bytes(sink.getvalue())
 
-        content = kept.get(f"{self._store.root} {piece.path} {piece.start} {piece.stop}", fetch)
+        content = kept.get(f"{self._store.root} {piece.path} {piece.start} {piece.stop}", fetch, waits)
         assert content is not None
         return list(pa.ipc.open_stream(content))
 
-    def _ask(self, pieces: Sequence[Piece]) -> list[list[pa.RecordBatch]]:
+    def _ask(self, pieces: Sequence[Piece], came: Callable[[], None] = lambda: None) -> list[list[pa.RecordBatch]]:
+        """The rows of these pieces. `came` is called at every part."""
         from pyarrow import flight
 
         wanted = [
@@ -185,6 +196,7 @@ class _Request:
         found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
         for chunk in answer:
             self._last = time.monotonic()
+            came()
             index, rows = (column[0] for column in chunk.data.columns)
             # One copy puts the rows where their columns are aligned in memory.
             found[index.as_py()] += pa.ipc.open_stream(rows.as_buffer().to_pybytes())

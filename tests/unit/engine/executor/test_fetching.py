@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from penstock.channels import segment_server
 from penstock.channels.keys import grouped_schema, sort_by_group
 from penstock.channels.origins import Origins
 from penstock.channels.segment_server import serve
@@ -149,6 +151,48 @@ def test_rows_that_several_read_come_over_once(store, server):
         thread.join()
     assert found == [wanted] * 4
     assert server == ["a.out/one"]
+
+
+def test_a_slow_link_is_no_silence_for_a_bundle_that_waits_for_what_another_one_fetches(store, server, monkeypatch):
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(segment_server, "PART_BYTES", 1 << 9)
+    original = segment_server.parts
+
+    def slow(*asked):
+        for part in original(*asked):
+            time.sleep(0.3)
+            yield part
+
+    monkeypatch.setattr(segment_server, "parts", slow)
+    piece = written(store, "one", 0, spread=Spread.BROADCAST)
+    wanted = read(without_origins(store), [piece])
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(counted(store, [piece]).rows)) for _ in range(2)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began > 3.0, "the rows took longer than a machine may be silent"
+    assert sorted(map(str, found)) == ["{'kept': 460}", "{'link': 460}"]
+    assert fetching._AWAY == {}
+    assert server == ["a.out/one"]
+    assert read(store, [piece]) == wanted
+
+
+def test_a_bundle_does_not_wait_for_another_one_that_gets_nothing(store, server, monkeypatch, tmp_path):
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 0.5)
+    piece = written(store, "one", 0, spread=Spread.BROADCAST)
+    read(store, [piece])
+    [kept] = (tmp_path / "kept").glob("*.piece")
+    kept.unlink()
+    with kept.with_suffix(".lock").open() as stuck:
+        fcntl.flock(stuck, fcntl.LOCK_EX)
+        fetched = FetchedRows(store, [piece])
+        found = [row for batch in fetched.of(piece, piece.start, piece.stop) for row in batch.to_pylist()]
+        assert fetched._requests[piece]._over.wait(10), "the thread of the request is free again"
+    assert len(found) == 460
+    assert list(fetching._AWAY) == [THERE]
 
 
 def test_only_the_groups_that_are_asked_for_come(store, server):

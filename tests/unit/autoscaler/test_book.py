@@ -1,0 +1,48 @@
+"""The controller's book: since when a change is wanted."""
+
+from __future__ import annotations
+
+from made_up import cluster, decided, placed, seen, view
+
+from penstock.autoscaler.book import Book
+from penstock.autoscaler.policy import Fate, View
+from penstock.autoscaler.proposals import Nothing, Proposal
+from penstock.plans.plan import AddMachine, Plan
+
+SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
+ONE, TWO = cluster(1), cluster(2)
+FEW = placed(ONE, rows=1, work=2, out=1)
+MORE = Proposal(Plan((AddMachine(TWO.machines[1]),), "more"))
+
+
+def at(now: float, offered: float = 390.0) -> View:
+    return view(seen(FEW, ONE, SPEEDS, offered), now=now)
+
+
+def book() -> Book:
+    return Book(lambda operation: (Fate.DONE, ""), lambda record: record, lambda kind, text: None)
+
+
+def test_a_change_is_wanted_since_the_first_of_the_rounds_that_all_wanted_it() -> None:
+    made = book()
+    assert made.wanted(MORE, at(100.0)).wanted_since == 100.0
+    assert made.wanted(MORE, at(200.0)).wanted_since == 100.0
+    assert made.wanted(Nothing("calm"), at(300.0)).wanted_since == 300.0
+    assert made.wanted(MORE, at(400.0)).wanted_since == 400.0
+
+
+def test_what_guards_refused_until_the_load_was_another_one_is_wanted_anew() -> None:
+    """Otherwise it would pass at once, on a window that is half of the old load, and its verdict would be unclear."""
+    made = book()
+    made.wanted(MORE, at(100.0))
+    assert made.wanted(MORE, at(5_000.0)).wanted_since == 100.0, "the load is the same"
+    assert made.wanted(MORE, at(5_010.0, offered=800.0)).wanted_since == 5_010.0
+    assert made.wanted(MORE, at(5_300.0, offered=2_000.0)).wanted_since == 5_010.0, "a load that grows is answered"
+
+
+def test_a_decision_is_kept_with_when_it_was_seen_to_be_over() -> None:
+    made, before = book(), at(100.0)
+    made.enter(before, decided(1, before.snapshot, AddMachine(TWO.machines[1])).proposal, 1)
+    made.history()
+    assert [one.ended for one in made.checked(at(130.0)).history] == [130.0]
+    assert [one.ended for one in made.checked(at(160.0)).history] == [130.0]
