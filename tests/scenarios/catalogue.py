@@ -35,7 +35,7 @@ from happenings import (
     silent,
     works_again,
 )
-from safeguards import NOT_UNDONE, OPPOSITE, SAFEGUARDS
+from safeguards import OPPOSITE, SAFEGUARDS
 from scenario import LINE, Check, Op, Scenario, Shortfall
 
 from penstock.autoscaler.goals import Goal
@@ -632,14 +632,7 @@ RESTLESS: dict[str, str] = {**OPPOSITE}
 MORE_MACHINES: dict[str, str] = {}
 #: What is known not to hold, by scenario and strategy, each with the reason. Whoever mends it takes it out here: the
 #: test fails if it holds.
-KNOWN: dict[tuple[str, str], Shortfall] = {
-    **NOT_UNDONE,
-    ("two-bottlenecks", "gain"): Shortfall(
-        "the goal needs a third machine, but gain corrects its first scale-out before it asks for one: a correction is "
-        "worth by the fluid model, which knows no cores, and all cores are busy",
-        ("it takes 4 operations",),
-    ),
-}
+KNOWN: dict[tuple[str, str], Shortfall] = {}
 
 GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *SAFEGUARDS)
 

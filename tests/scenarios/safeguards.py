@@ -8,7 +8,7 @@ from datetime import datetime
 
 from checks import as_before, changes_an_hour, machines, met, operations, throughput, told, undone
 from happenings import Slowed, cramped, crowded
-from scenario import HOUR, LINE, Op, Scenario, Shortfall
+from scenario import HOUR, LINE, Op, Scenario
 
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
@@ -181,35 +181,4 @@ OPPOSITE = {
     one.name: "what undoes a harmful change is its opposite, and does not wait"
     for one in SAFEGUARDS
     if one.name.startswith("a-harmful-")
-}
-
-NOT_HARMFUL = (
-    "verdicts.py never calls a scale-out harmful: rows wait when it is decided, and that counts as a backlog that was "
-    "being worked off, also where it grew"
-)
-#: By scenario: what does not hold with each strategy, and what does not hold with `gain` only.
-_UNDOING = {
-    "a-harmful-scale-out-is-undone": (
-        ("operations instead of", "0 harmful changes were undone", "at 0.4 h", "rows/s after 1 h"),
-        ("2 would do",),
-    ),
-    # Here the second scale-out is decided on a window that is half of the load before as well: what is wanted counts as
-    # wanted for long while a guard of lessons.py vetoes it, so nobody is patient once the load changes.
-    "a-harmful-scale-out-is-undone-at-every-load": (
-        ("operations instead of", "0 harmful changes were undone", "at 0.4 h", "rows/s after 3 h", "would do"),
-        (),
-    ),
-    "a-harmful-scale-out-is-undone-beyond-the-budget": (
-        ("operations instead of", "0 harmful changes were undone", "at 0.4 h"),
-        ("2 would do",),
-    ),
-    "a-harmful-scale-out-is-undone-after-the-freeze": (
-        ("operations instead of", "at 0.4 h"),
-        ("2 would do",),
-    ),
-}
-NOT_UNDONE = {
-    (name, strategy): Shortfall(NOT_HARMFUL, both + (gain if strategy == "gain" else ()))
-    for name, (both, gain) in _UNDOING.items()
-    for strategy in ("stela", "gain")
 }

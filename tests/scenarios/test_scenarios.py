@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from catalogue import KNOWN, MORE_MACHINES, RESTLESS, SCENARIOS, STRATEGIES
-from scenario import Scenario
+from scenario import Outcome, Scenario, Shortfall
 from tables import table
+
+from penstock.simulator import Trace
 
 #: Scenarios of so many hours are for `make test-live` and `make scenarios`: there are shorter ones like them.
 LONG = 20 * 24
@@ -39,3 +43,18 @@ def test_every_goal_is_tried_with_every_strategy_and_every_exception_has_a_reaso
         assert all(exceptions.values())
     assert KNOWN.keys() <= {(one.name, one.strategy) for one in SCENARIOS}
     assert all(known.problems and known.why for known in KNOWN.values())
+
+
+def test_a_known_shortfall_excuses_what_it_names_and_must_not_hold() -> None:
+    late, lost = "it takes 4 operations", "rows are lost"
+    known = Shortfall("the reason", ("4 operations",))
+    one = replace(SCENARIOS[0], shortfall=known)
+
+    def outcome(*problems: str) -> Outcome:
+        checks = [lambda *_, problem=problem: problem for problem in problems]
+        return replace(one, holds=tuple(checks)).judge(Trace())
+
+    assert outcome(late, "") == Outcome((late,), ())
+    assert outcome(late, lost) == Outcome((late,), (lost,))
+    assert "take it out of KNOWN" in str(outcome("", ""))
+    assert replace(one, holds=(lambda *_: late,), shortfall=None).judge(Trace()) == Outcome((), (late,))
