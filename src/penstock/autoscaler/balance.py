@@ -41,6 +41,8 @@ class Balance:
     #: Whether more rows come to some operator than it works off, now: not only that rows wait which came before. True
     #: where rows wait and nobody knows whether they become more.
     grows: bool
+    #: Whether rows of minutes wait in front of an operator to which more rows come than it works off.
+    far_behind: bool = False
 
     @property
     def behind(self) -> bool:
@@ -61,7 +63,7 @@ class Balance:
     @property
     def falls_behind(self) -> bool:
         """Whether a backlog of minutes has piled up and still grows: then a small lack is one too."""
-        return self.wait > FAR_BEHIND and self.grows and self.lacking
+        return self.far_behind and self.lacking
 
     def __str__(self) -> str:
         trend = ""
@@ -86,6 +88,9 @@ def balance_of(snapshot: Snapshot) -> Balance:
         trend=_trend(snapshot),
         unmet=any(_piles_up(one) for one in snapshot.operators.values()),
         grows=any(_grows(one) or _is_unknown(one) for one in snapshot.operators.values()),
+        far_behind=any(
+            _grows(one) and _seconds(waiting[name], one.rate) > FAR_BEHIND for name, one in snapshot.operators.items()
+        ),
     )
 
 

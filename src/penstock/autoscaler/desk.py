@@ -64,7 +64,8 @@ class Desk:
 
         def propose() -> Proposal:
             if not decided or not self._is_current(decided[0]):
-                view = replace(self.view(request), memory=self.execution.memory(name))
+                view = self.view(request)
+                view = replace(view, memory=self.execution.memories.of(name, view.snapshot.placement))
                 decided[:] = [_told(name, decide(name, decider, view), view)]
             return decided[0]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.autoscaler.effect import Effects, EndedOperation
+from penstock.autoscaler.memories import Memories
 from penstock.autoscaler.neighbours import ALONE, Change, Neighbours
 from penstock.autoscaler.operations import SOMEBODY, Operation, Operations, Propose
 from penstock.autoscaler.policy import Fate
@@ -20,7 +21,6 @@ from penstock.monitor.events import EventKind
 from penstock.plans.enacting import Outcome, Status
 from penstock.plans.plan import Plan
 from penstock.running import RunningTopology
-from penstock.strategies.memory import EMPTY, Memory
 
 #: How many seconds the end of a topology waits for a plan that a program carries out itself.
 CLOSING = 5.0
@@ -43,8 +43,7 @@ class Execution:
         self._records = records
         self._changes = run.changes
         self._effects = Effects(run)
-        #: Strategy -> what it remembers of its last decision that was carried out.
-        self._memories: dict[str, Memory] = {}
+        self.memories = Memories()
         self.operations = Operations(
             self.carry_out, self._changes.cancel, lambda: self._changes.step, self._ended, lease=self._lease
         )
@@ -100,6 +99,8 @@ class Execution:
         if self._records is not None and proposal.strategy and operation.who == SOMEBODY:
             self._records.begin(operation.id, proposal)
         outcome = self._attempted(operation, proposal.plan)
+        if outcome.status is Status.DONE:
+            self.memories.carried_out(proposal, on_request=operation.who == SOMEBODY)
         what = "; ".join(str(action) for action in outcome.plan.actions)
         text = f"{outcome.status} after {outcome.seconds:.1f} s: {what}"
         if outcome.status is Status.ROLLED_BACK:
@@ -151,14 +152,7 @@ class Execution:
             Change(waits, lambda seconds: self.operations.wait(operation, seconds), self._changes.cancel)
         )
 
-    def memory(self, strategy: str) -> Memory:
-        """What a strategy remembers of its last decision that was carried out."""
-        return self._memories.get(strategy, EMPTY)
-
     def _ended(self, operation: Operation) -> None:
-        proposal = operation.proposal
-        if operation.state is Fate.DONE and proposal is not None and proposal.memory is not None:
-            self._memories[proposal.strategy] = proposal.memory
         if operation.state is Fate.DONE and operation.began_at is not None:
             self._effects.ended(
                 EndedOperation(operation.id, operation.action, operation.cause, operation.began_at, operation.ended_at)

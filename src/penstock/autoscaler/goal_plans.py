@@ -31,14 +31,16 @@ from penstock.autoscaler.measured_load import bare_load
 from penstock.autoscaler.policy import Coming, Fate, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal
 from penstock.autoscaler.rearrangement import Rearranged, rearranged
-from penstock.autoscaler.steps import Step, open_steps, taken_back, way_back, with_machines
+from penstock.autoscaler.steps import Step, machines_brought, open_steps, taken_back, way_back, with_machines
 from penstock.autoscaler.strategies import Gain, Strategy
-from penstock.cluster.model import Placement
+from penstock.cluster.model import Placement, Slot
 from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.plans.repair import repair
 from penstock.strategies.decision import Decision, NothingToDo
 from penstock.strategies.load import Load
 from penstock.strategies.mapping.chains import chains_of
+from penstock.strategies.mapping.keeping import least_loaded
+from penstock.strategies.mapping.tasks import follow_instances
 from penstock.strategies.memory import EMPTY, Added, Memory
 from penstock.strategies.rules import Rules
 
@@ -47,7 +49,7 @@ WORTHWHILE = 0.03
 #: Instances that came without a machine stay for so many windows (an hour, by default, if a chain is to be joined; else
 #: four): idle instances cost little, and a load that comes and goes would have them come and go.
 JOINED_AFTER, TAKEN_AFTER = 18, 72
-#: Instead of the name of a machine that came and was replaced since.
+#: Instead of the name of a machine that came and that nobody knows any more: it was replaced, or is empty.
 _UNKNOWN = "some machine"
 
 
@@ -187,6 +189,7 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     snapshot = view.snapshot
     if wanted.machines >= view.machines:
         return last_machine(wanted.machines, snapshot.cluster.names)
+    # What is reverted, and what says to a strategy that takes instances away itself how many these are.
     steps = came = with_machines(view.history, wanted.machines)
     placement = _without_what_is_idle(view, load, steps)
     if placement == snapshot.placement != taken_back(snapshot.placement, steps, snapshot.definition):
@@ -194,7 +197,9 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
         # It takes instances away itself, so it gets the placement that was measured, and is told what to take back.
-        memory = replace(_memory(view), added=_to_take_back(snapshot.placement, placement, came, wanted.machines))
+        brought = bool(came) or machines_brought(view.history) >= wanted.machines
+        back = _to_take_back(snapshot.placement, placement, came, wanted.machines) if brought else ()
+        memory = replace(_memory(view), added=back)
         found = strategy.scale_in(rates, snapshot.placement, snapshot.cluster, wanted.machines, rules, memory)
     else:
         found = strategy.scale_in(rates, placement, snapshot.cluster, wanted.machines, rules)
@@ -219,33 +224,58 @@ def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Plac
 
 def _to_take_back(now: Placement, left: Placement, steps: Sequence[Step], machines: int) -> tuple[Added, ...]:
     """What came with the machines that these steps, the newest first, added, as a strategy remembers it: the instances
-    that are not `left`. Empty if the controller has not added the machines: how many instances go with them is then for
-    the strategy to say."""
-    if not steps:
-        return ()
+    that are not `left`. There are none if the steps were taken back before, with another machine that came with them:
+    only where the controller has not added the machines is it for the strategy to say how many go."""
     back = {name: now.total(name) - left.total(name) for name in now.instances}
-    before, after = ({slot.machine for slot in one.slots} for one in (steps[-1].before, steps[0].after))
-    # As many as go, so that nothing more is taken away with the others; of some, nobody may know the name any more.
-    names = [*sorted(after - before), *(f"{_UNKNOWN} {number}" for number in range(machines))][:machines]
+    known = set[str]()
+    if steps:
+        before, after = ({slot.machine for slot in one.slots} for one in (steps[-1].before, steps[0].after))
+        known = after - before
+    # As many as go, so that nothing more is taken away with the others.
+    names = [*sorted(known), *(f"{_UNKNOWN} {number}" for number in range(machines))][:machines]
     return (*(Added(name, {}) for name in names[1:]), Added(names[0], back))
 
 
 def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> Decision:
-    """The decision, or the same machines removed with all instances kept if it would take instances away that the goal
-    needs, or leave operators too little time: there are cores for them."""
-    expected, now = expected_of(view, found.placement), view.balance.throughput or 0.0
-    if expected is None:
-        return found
+    """The decision; or the same machines removed with as many more instances as the goal needs, and as operators need
+    to have time to spare, on the machines that stay: there are cores for them. Where these have no room, all instances
+    are kept if the goal needs them, which will not fit either, and the machine stays."""
+    now = view.balance.throughput or 0.0
     required = now if view.goal is None or view.goal.throughput is None else min(now, view.goal.throughput)
-    if expected.throughput < required * (1 - TOLERANCE):
-        why = f"without them {expected.throughput:,.0f} rows/s would be left"
-    elif lacking := _too_full(placement, found.placement, expected):
-        why = f"without them {', '.join(lacking)} would be busy all the time"
-    else:
+    slots = view.snapshot.cluster.minus(found.removed).slots
+    after, given = found.placement, Counter[str]()
+    while (expected := expected_of(view, after)) is not None:
+        fewer = [name for name in placement.instances if after.total(name) < placement.total(name)]
+        short = expected.throughput < required * (1 - TOLERANCE)
+        lacking = fewer if short else [name for name in fewer if expected.fullness[name] > MOST_USED]
+        if not lacking:
+            break
+        name = max(lacking, key=lambda one: expected.fullness[one])
+        more = _with_one_more(after, name, slots, view.settings.slot_instances)
+        if more is None:
+            after = repair(placement, slots) if short else after
+            break
+        after, given = more, given + Counter([name])
+    if after == found.placement:
         return found
-    kept = repair(placement, view.snapshot.cluster.minus(found.removed).slots)
-    reason = f"{', '.join(found.removed)} goes, and its instances stay: {why}"
-    return replace(found, placement=kept, steps=(), reason=reason, projected=None)
+    words = ", ".join(f"{count} of {name}" for name, count in given.items()) or "all instances"
+    reason = f"{', '.join(found.removed)} goes, and {words} that {found.strategy} would take away stay: they are needed"
+    return replace(found, placement=after, steps=(), reason=reason, projected=None)
+
+
+def _with_one_more(placement: Placement, name: str, slots: Sequence[Slot], most: int) -> Placement | None:
+    """The placement with one more instance of an operator on one of these slots; None if none of them has room."""
+    load = placement.load()
+    room = [slot for slot in slots if load.get(slot, 0) < most]
+    if not room:
+        return None
+    own = dict(placement.of(name))
+    slot = least_loaded(room, load, own)
+    own[slot] = own.get(slot, 0) + 1
+    tasks = dict(placement.tasks)
+    if name in tasks:
+        tasks[name] = follow_instances(tasks[name], own)
+    return Placement({**placement.instances, name: own}, tasks)
 
 
 def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:

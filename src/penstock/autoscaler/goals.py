@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from penstock.autoscaler.balance import Balance, balance_of
+from penstock.autoscaler.balance import PILES_UP, Balance, balance_of
 from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Snapshot
 from penstock.strategies.fluid import Pipes, flow
@@ -20,8 +20,9 @@ from penstock.strategies.stela.congestion import congested
 
 #: A throughput that is below the required one by at most this share counts as reached: measured rates fluctuate.
 TOLERANCE = 0.05
-#: Where a backlog of minutes still grows, an operator is congested if its input is above this many times its rate.
-LEAST_LACK = 1.01
+#: Where a backlog of minutes still grows, an operator is congested if its input is above this many times its rate. Less
+#: than that counts as no growth (PILES_UP), and as no effect of a decision.
+LEAST_LACK = 1 + PILES_UP
 #: A machine is removed only if the cores of the others would then be used by at most this share.
 MOST_USED = 0.85
 #: A chain whose operators together take this share of the time of its instances is busy.
@@ -80,7 +81,8 @@ def rules_for(rules: Rules, now: Balance) -> Rules:
     papers' alpha of 1.2, an operator that is a sixth too slow would not count. A throughput would then not be held, and
     of a number of machines less would be had than they can give, while the backlog grows. Once a backlog of minutes has
     piled up, a lack below TOLERANCE counts as well."""
-    return replace(rules, alpha=min(rules.alpha, LEAST_LACK if now.falls_behind else 1 / (1 - TOLERANCE)))
+    most = LEAST_LACK if now.falls_behind else 1 / (1 - TOLERANCE)
+    return replace(rules, alpha=min(rules.alpha, most), capacity_alpha=min(rules.capacity_alpha, most))
 
 
 def too_slow(snapshot: Snapshot, load: Load, rules: Rules = PAPER) -> tuple[str, ...]:

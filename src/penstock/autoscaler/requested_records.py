@@ -38,7 +38,8 @@ class RequestedRecords:
     def ended(self, operation: int, fate: Fate, why: str) -> None:
         if fate is Fate.DONE:
             with self._lock:
-                self._over[operation] = run_time()
+                if operation in self._pending:
+                    self._over[operation] = run_time()
             self._again(operation)
             return
         with self._lock:

@@ -109,6 +109,12 @@ def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:
     return []
 
 
+def machines_brought(history: Sequence[Decided]) -> int:
+    """How many machines are there because the controller has added them, as far as it remembers."""
+    done = [one.proposal.plan for one in history if one.fate is Fate.DONE]
+    return sum(machines_more(plan) - machines_fewer(plan) for plan in done)
+
+
 def taken_back(
     placement: Placement, steps: Sequence[Step], definition: TopologyDefinition, kept: Mapping[str, int] | None = None
 ) -> Placement:

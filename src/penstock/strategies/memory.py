@@ -39,7 +39,9 @@ class Memory:
         return replace(self, rates={**self.rates, **rates})
 
     def with_added(self, *added: Added) -> Memory:
-        return replace(self, added=(*self.added, *(one for one in added if one.instances)))
+        # A machine that came without instances is remembered too: it takes none with it when it goes.
+        known = (one for one in added if one.instances or one.machine != NO_MACHINE)
+        return replace(self, added=(*self.added, *known))
 
     @property
     def last(self) -> tuple[Added, ...]:

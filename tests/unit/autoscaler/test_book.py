@@ -7,6 +7,7 @@ from made_up import cluster, decided, placed, seen, view
 from penstock.autoscaler.book import Book
 from penstock.autoscaler.policy import Fate, View
 from penstock.autoscaler.proposals import Nothing, Proposal
+from penstock.autoscaler.records import Verdict
 from penstock.plans.plan import AddMachine, Plan
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
@@ -40,9 +41,14 @@ def test_what_guards_refused_until_the_load_was_another_one_is_wanted_anew() -> 
     assert made.wanted(MORE, at(5_300.0, offered=2_000.0)).wanted_since == 5_010.0, "a load that grows is answered"
 
 
-def test_a_decision_is_kept_with_when_it_was_seen_to_be_over() -> None:
-    made, before = book(), at(100.0)
+def test_a_decision_is_judged_by_when_it_was_seen_to_be_over() -> None:
+    """The machine came after half an hour, and little was measured since."""
+    made, before, young = book(), at(100.0), seen(FEW, TWO, SPEEDS, 390.0, since=1900.0, samples=2)
     made.enter(before, decided(1, before.snapshot, AddMachine(TWO.machines[1])).proposal, 1)
     made.history()
-    assert [one.ended for one in made.checked(at(130.0)).history] == [130.0]
-    assert [one.ended for one in made.checked(at(160.0)).history] == [130.0]
+    for now in (1900.0, 1930.0):
+        [one] = made.checked(view(young, now=now)).history
+        assert one.ended == 1900.0
+        assert one.record is not None and one.record.verdict is Verdict.PENDING
+    [one] = made.checked(view(young, now=2400.0)).history
+    assert one.record is not None and one.record.verdict is Verdict.UNCLEAR

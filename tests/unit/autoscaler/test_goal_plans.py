@@ -367,6 +367,35 @@ def test_two_machines_that_came_together_go_with_what_came_with_them() -> None:
     assert placement.total("work") == 2
 
 
+def test_machines_that_came_together_go_one_by_one_with_what_came_with_them_and_no_more() -> None:
+    """All that came goes with the first machine; with the second one nothing more goes."""
+    two, four = cluster(2), cluster(4)
+    start, more = placed(two, rows=2, work=4, out=2), placed(four, rows=2, work=10, out=2)
+    came = decided(
+        1,
+        seen(start, two, SPEEDS, 1000.0),
+        *(AddMachine(machine) for machine in four.machines[2:]),
+        SetInstances("work", more.of("work")),
+    )
+    placement, where, history = more, four, (came,)
+    for number in (2, 3):
+        low = view(seen(placement, where, SPEEDS, 50.0, cpu=0.01), Goal(throughput=50.0), history=history)
+        placement, where, history = carried_out(low, number, "gain")
+    assert len(where.machines) == 2
+    totals = {name: placement.total(name) for name in placement.instances}
+    assert totals == {"rows": 2, "work": 4, "out": 2}
+
+
+def test_a_machine_goes_with_as_many_instances_kept_as_there_is_room_for_and_need_of() -> None:
+    """All four of work would not fit on the slot that stays; two do, and are busy half of their time."""
+    where = cluster(2)
+    settings = Settings(slot_instances=4)
+    calm = seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 98.0)
+    placement, machines = after(view(calm, Goal(throughput=98.0), settings=settings), "gain")
+    assert len(machines.machines) == 1
+    assert placement.total("work") == 2
+
+
 def test_gain_leaves_as_many_instances_as_the_user_wants_at_least() -> None:
     where = cluster(2)
     calm = seen(placed(where, rows=1, work=4, out=1), where, SPEEDS, 10.0)

@@ -16,12 +16,15 @@ from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
+from penstock.autoscaler.strategies import Gain
 from penstock.cluster.model import Cluster, ComingMachines
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
 from penstock.plans.requests import set_instances
+from penstock.strategies.gain.scale_in import scale_in
 from penstock.strategies.mapping import NoRoom, Wanted
+from penstock.strategies.memory import Memory
 from penstock.testing import RecordingEngine
 
 WAIT = 10.0
@@ -123,15 +126,45 @@ def test_what_waited_while_the_placement_changed_is_decided_anew(run: FakeRun, s
     assert run.cluster.names == ("a", "b", "c", "d")
 
 
-def test_what_gain_remembers_of_a_request_it_is_handed_at_the_next(run: FakeRun, steering: Steering) -> None:
-    came = []
-    for request in (steering.scale_out, steering.scale_in):
-        operation = steering.operations.get(request(strategy="gain")["id"])
-        assert steering.operations.wait(operation, WAIT)
-        assert operation.state is Fate.DONE, operation.reason
-        came.append([one.machine for one in steering.desk.execution.memory("gain").added])
-    assert came == [["c"], []], "the second decision knew what the first one had added"
-    assert steering.desk.execution.memory("stela").added == ()
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
+    """What the strategy is handed with each request from now on."""
+    handed: list[Memory] = []
+
+    def remembering(*arguments: Any) -> Any:
+        handed.append(arguments[-1])
+        return scale_in(*arguments)
+
+    monkeypatch.setattr(Gain, "scale_in", staticmethod(remembering))
+    return handed
+
+
+def done(steering: Steering, request: dict[str, Any]) -> None:
+    operation = steering.operations.get(request["id"])
+    assert steering.operations.wait(operation, WAIT)
+    assert operation.state is Fate.DONE, operation.reason
+
+
+def test_what_gain_remembers_of_a_request_it_is_handed_at_the_next(
+    run: FakeRun, steering: Steering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed = requested(monkeypatch)
+    done(steering, steering.scale_out(strategy="gain"))
+    done(steering, steering.scale_in(strategy="gain"))
+    [memory] = handed
+    assert [one.machine for one in memory.added] == ["c"]
+    assert memory.rates
+
+
+def test_what_gain_added_is_forgotten_once_somebody_has_set_instances(
+    run: FakeRun, steering: Steering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a scale-in would take away what somebody has taken away before."""
+    handed = requested(monkeypatch)
+    done(steering, steering.scale_out(strategy="gain"))
+    run.changes.carry_out(set_instances(run.engine.planned, "rows", {A0: 1, B0: 1}))
+    done(steering, steering.scale_in(strategy="gain"))
+    assert [memory.added for memory in handed] == [()]
+    assert handed[0].rates, "rates stay true"
 
 
 def test_a_policy_s_plan_is_carried_out_as_it_is(run: FakeRun, steering: Steering) -> None:

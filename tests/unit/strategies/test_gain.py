@@ -170,7 +170,7 @@ def test_an_operator_at_its_task_limit_moves_where_cores_are_what_lacks() -> Non
     moved = [now for now in decision.placement.tasks["count"] if now != slot]
     assert len(moved) == len(decision.steps)
     assert decision.projected.throughput == pytest.approx(200)
-    assert decision.memory is not None and not decision.memory.added
+    assert decision.memory is not None and decision.memory.added == (Added("n", {}),)
     # With cores to spare, or without figures about cores, a move brings nothing.
     for other in (full_slots(0.5), keyed()):
         answer = scale_out(other, before, cluster, [machine("n", 2)])

@@ -100,6 +100,25 @@ def test_without_a_memory_as_many_go_as_a_machine_has() -> None:
     assert answer.projected is not None and answer.projected.throughput == 100
 
 
+def test_an_operator_keeps_the_instances_that_it_has_to_have_whoever_added_them() -> None:
+    placement = Placement({"s": {A: 1}, "a": {A: 2, B: 2}, "b": {A: 1, B: 2}, "t": {A: 1}})
+    calm = under(10, placement)
+    operators = tuple(replace(one, least_instances=3) if one.name == "a" else one for one in calm.operators)
+    wanted = Load(operators, calm.streams, calm.slots)
+    memory = Memory(added=(Added("b", {"a": 2, "b": 2}),))
+    answer = decided(scale_in(wanted, placement, Cluster.of("ab", 1), 1, memory=memory))
+    assert instances(answer.placement) == {"s": 1, "a": 3, "b": 1, "t": 1}
+    answer = decided(scale_in(wanted, placement, Cluster.of("ab", 1), 1))
+    assert instances(answer.placement)["a"] == 3, "also where nobody knows what came"
+
+
+def test_a_machine_that_came_without_instances_takes_none_with_it() -> None:
+    placement = Placement({name: {A: 2} for name in "sabt"})
+    memory = EMPTY.with_added(Added("a", {}), Added("b", {}))
+    answer = decided(scale_in(under(10, placement), placement, Cluster.of("abc", 1), 2, memory=memory))
+    assert set(instances(answer.placement).values()) == {2}
+
+
 def test_of_machines_with_other_numbers_of_cores_the_small_one_goes() -> None:
     big, small = Slot("big", 0, 4), Slot("small", 0, 1)
     cluster = Cluster((Machine("big", (big,)), Machine("small", (small,))))
