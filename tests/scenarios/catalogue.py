@@ -12,6 +12,7 @@ from checks import (
     counts,
     falls_behind,
     few_machines,
+    fewest_instances,
     held,
     instances,
     machines,
@@ -96,6 +97,29 @@ STEPS = [
         (met(), machines(2, since=3)),
         operators=line(work=Op(400, instances=12), parse=Op(5000, instances=6)),
         machines=6,
+    ),
+    Scenario(
+        "large-step-up-and-down",
+        Demand.of((1, 300), (2, 4000), (4, 300)),
+        Goal(throughput=4000),
+        7,
+        (met(), machines(2, since=5), as_before(0.9, 6.9)),
+    ),
+    Scenario(
+        "what-is-needed-stays",
+        Demand.of((1, 300), (2, 1000), (3, 370)),
+        HOLD,
+        6,
+        # One instance could do 370 rows a second as well, in 93% of its time: that is too near to its limit.
+        (met(), machines(1, since=4), fewest_instances("work", 2, since=4)),
+    ),
+    Scenario(
+        "declared-instances-stay",
+        Demand.of((1, 300), (2, 1000), (2, 300)),
+        HOLD,
+        5,
+        (met(), fewest_instances("parse", 2), machines(1, since=4.5), as_before(0.9, 4.9)),
+        operators=line(parse=Op(5_000, instances=2, least=2)),
     ),
     Scenario(
         "hourly-steps",
@@ -259,6 +283,16 @@ LIMITS = [
         4,
         (operations(4), machines(2), throughput(560, 1)),
         operators=line(work=Op(400, instances=2), out=Op(2000, works=False, most=600)),
+    ),
+    Scenario(
+        "service-is-the-limit-and-machines-come-slowly",
+        Demand.of((0.5, 300), (5.5, 1000)),
+        HOLD,
+        6,
+        # Two changes that bring nothing are the last.
+        (operations(2), machines(2), throughput(560, 1)),
+        operators=line(work=Op(400, instances=2), out=Op(2000, works=False, most=600)),
+        seconds=Seconds(machine_comes=600),
     ),
     Scenario("sources-offer-less", Demand.constant(300), Goal(throughput=5000), 4, (operations(0),)),
     Scenario(
@@ -489,6 +523,14 @@ TWO_GOALS = [
         Goal(machines_max=3),
         3,
         (operations(0),),
+    ),
+    Scenario(
+        "a-tenth-is-lacking",
+        Demand.of((0.5, 300), (2.5, 800)),
+        Goal(machines_max=2),
+        3,
+        (met(), operations(3)),
+        operators=line(work=Op(400, instances=2)),
     ),
     Scenario(
         "more-machines-than-the-goal-allows",

@@ -159,6 +159,18 @@ def instances(most: int) -> Check:
     return check
 
 
+def fewest_instances(operator: str, least: int, since: float = 0.0) -> Check:
+    """From this hour on, an operator never has fewer instances than this."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        for one in trace.moments:
+            if one.at >= since * HOUR and one.instances[operator] < least:
+                return f"{operator} has {one.instances[operator]} instances at {_hours(one.at)} instead of {least}"
+        return ""
+
+    return check
+
+
 def throughput(least: float, since: float, until: float = 1e9) -> Check:
     """The mean throughput between these hours is at least this."""
 

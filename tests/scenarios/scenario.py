@@ -37,6 +37,8 @@ class Op:
     emits: float = 1.0
     tasks: int = 0
     instances: int = 1
+    #: Declared: it never has fewer instances.
+    least: int = 1
     weight: float = 1.0
     most: float = math.inf
 
@@ -140,7 +142,9 @@ class Scenario:
                     name, _count, inputs=inputs, key="id", schema=SCHEMA, tasks=op.tasks, instances=op.instances
                 )
             else:
-                made[name] = topology.map(name, _same, inputs=inputs, schema=SCHEMA, instances=op.instances)
+                made[name] = topology.map(
+                    name, _same, inputs=inputs, schema=SCHEMA, instances=op.instances, min_instances=op.least
+                )
         return topology.definition()
 
     def run(self) -> Trace:
