@@ -118,9 +118,9 @@ def test_the_order_in_which_operators_are_given_does_not_change_what_it_costs(se
 def test_two_operators_are_near_the_joint_minimum() -> None:
     draw = random.Random(17)
     distances: Counter[int] = Counter()
-    for case in (drawn(draw) for _ in range(400)):
+    for case in (drawn(draw) for _ in range(150)):
         crowded, moved = case.cost()
         distances[moved - case.least(crowded)] += 1
     assert min(distances) == 0
-    assert distances[0] >= 390, sorted(distances.items())
+    assert distances[0] >= 145, sorted(distances.items())
     assert max(distances) <= 1, sorted(distances.items())

@@ -65,7 +65,27 @@ def test_tasks_that_follow_their_shares_move_the_least(case: Case) -> None:
     def from_shares(held: Held) -> Fraction:
         return sum((abs(held.get(slot, 0) - case.quota(slot)) for slot in case.after), Fraction(0))
 
+    assert all(abs(Counter(found).get(slot, 0) - case.quota(slot)) < 1 for slot in case.after), "no slot is short"
+    every = (Counter(one) for one in product(sorted(case.after), repeat=len(case.tasks)))
+    assert from_shares(Counter(found)) == min(map(from_shares, every)), "none is more even"
     assert case.cost(found) == case.least(found, from_shares, lambda _: True)
+
+
+@given(cases())
+def test_tasks_that_follow_their_shares_home_cost_no_more(case: Case) -> None:
+    """Where they were before does not make a way longer, and leads home where that is as short as any other."""
+    away = follow_instances(case.tasks, case.after, case.sizes)
+    back, blind = (follow_instances(away, case.before, case.sizes, homes) for homes in (case.tasks, ()))
+
+    def cost(after: Tasks) -> tuple[int, int]:
+        moved = [task for task, slot in enumerate(away) if after[task] != slot]
+        return len(moved), sum(case.sizes[task] for task in moved) if case.sizes else 0
+
+    def at_home(after: Tasks) -> int:
+        return sum(slot == home for slot, home in zip(after, case.tasks, strict=True))
+
+    assert cost(back) == cost(blind)
+    assert at_home(back) >= at_home(blind)
 
 
 @given(cases())

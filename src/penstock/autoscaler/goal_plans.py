@@ -251,7 +251,7 @@ def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> D
         if not lacking:
             break
         name = max(lacking, key=lambda one: expected.fullness[one])
-        more = _with_one_more(after, name, slots, view.settings.slot_instances)
+        more = _with_one_more(view, after, name, slots)
         if more is None:
             after = repair(placement, slots) if short else after
             break
@@ -263,10 +263,10 @@ def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> D
     return replace(found, placement=after, steps=(), reason=reason, projected=None)
 
 
-def _with_one_more(placement: Placement, name: str, slots: Sequence[Slot], most: int) -> Placement | None:
+def _with_one_more(view: View, placement: Placement, name: str, slots: Sequence[Slot]) -> Placement | None:
     """The placement with one more instance of an operator on one of these slots; None if none of them has room."""
     load = placement.load()
-    room = [slot for slot in slots if load.get(slot, 0) < most]
+    room = [slot for slot in slots if load.get(slot, 0) < view.settings.slot_instances]
     if not room:
         return None
     own = dict(placement.of(name))
@@ -274,7 +274,8 @@ def _with_one_more(placement: Placement, name: str, slots: Sequence[Slot], most:
     own[slot] = own.get(slot, 0) + 1
     tasks = dict(placement.tasks)
     if name in tasks:
-        tasks[name] = follow_instances(tasks[name], own)
+        sizes = view.snapshot.operators[name].state_sizes(len(tasks[name]))
+        tasks[name] = follow_instances(tasks[name], own, sizes)
     return Placement({**placement.instances, name: own}, tasks)
 
 

@@ -119,7 +119,8 @@ def taken_back(snapshot: Snapshot, steps: Sequence[Step], kept: Mapping[str, int
     """The placement without what these steps, the newest first, changed in numbers of instances; of the instances that
     they added, those that are `kept` stay. An instance goes from the slot that has most more of its operator than
     before the steps, and one that was given away comes back where it lacks most, so where nothing else has changed and
-    nothing is kept, the placement from before comes out."""
+    nothing is kept, the instances from before come out. Tasks go home as far as that moves no more bytes than any other
+    way to share them fairly."""
     placement = snapshot.placement
     instances = {name: dict(slots) for name, slots in placement.instances.items()}
     tasks = dict(placement.tasks)
@@ -136,7 +137,8 @@ def taken_back(snapshot: Snapshot, steps: Sequence[Step], kept: Mapping[str, int
     for name in change.keys() & tasks.keys():
         if instances[name] != placement.of(name):
             sizes = snapshot.operators[name].state_sizes(len(tasks[name]))
-            tasks[name] = follow_instances(tasks[name], instances[name], sizes)
+            homes = steps[-1].before.tasks.get(name, ())
+            tasks[name] = follow_instances(tasks[name], instances[name], sizes, homes)
     return Placement(instances, tasks)
 
 

@@ -144,7 +144,7 @@ def test_it_is_quick(tasks: int, slots: int, bar: float, sized: bool, capsys: py
         assert min(seconds) < bar
 
 
-@pytest.mark.parametrize(("operators", "bar"), [(3, 2.0), (4, 5.0)])
+@pytest.mark.parametrize(("operators", "bar"), [(3, 2.0), pytest.param(4, 5.0, marks=pytest.mark.live)])
 def test_trying_every_order_is_quick(operators: int, bar: float, capsys: pytest.CaptureFixture[str]) -> None:
     """10,000 tasks in all on 1,000 slots, where operators compete for cores. CPU time, as above."""
     draw, names = random.Random(4), ("rows", "work", "out", "more")[:operators]

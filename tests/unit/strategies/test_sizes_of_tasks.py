@@ -103,3 +103,10 @@ def test_instances_on_idle_cores_take_the_smallest_tasks() -> None:
     new = sorted(SIZES[task] for task in moved(found.placement, before))
     assert new
     assert new == sorted(SIZES)[: len(new)]
+
+
+def test_sizes_from_before_a_repartition_to_fewer_tasks_do_not_count() -> None:
+    """The first ten of twenty tasks are other tasks than the ten that were made of them."""
+    measured = OperatorSnapshot("count", "keyed", 1, state={task: StateSize(1, task) for task in range(20)})
+    assert measured.state_sizes(20) == tuple(range(20))
+    assert measured.state_sizes(10) is None

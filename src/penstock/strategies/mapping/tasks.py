@@ -33,14 +33,22 @@ def leaving(held: Collection[int], sizes: Sequence[int]) -> list[int]:
 
 
 def follow_instances(
-    tasks: tuple[Slot, ...], instances: Mapping[Slot, int], sizes: Sequence[int] | None = None
+    tasks: tuple[Slot, ...],
+    instances: Mapping[Slot, int],
+    sizes: Sequence[int] | None = None,
+    homes: Sequence[Slot] = (),
 ) -> tuple[Slot, ...]:
     """A keyed operator's tasks for new instances: every slot holds its share of the tasks, and as few as possible move.
     A slot's share is what its part of the instances gives; tasks that do not divide evenly stay where they are. `sizes`
-    are the bytes of each task, where they are known: of the choices that are left, the fewest bytes move."""
+    are the bytes of each task, where they are known: of the choices that are left, the fewest bytes move. `homes` are
+    where the tasks were before a change that is taken back: of choices that cost the same, tasks go home."""
     total, known = sum(instances.values()), _known(tasks, sizes)
     share = {slot: len(tasks) * count // total for slot, count in instances.items()}
-    give = {slot: leaving(held, known) for slot, held in _held(tasks).items()}
+    home = homes if len(homes) == len(tasks) else tasks
+    give = {
+        slot: sorted(held, key=lambda task: (known[task], home[task] == tasks[task], -task))
+        for slot, held in _held(tasks).items()
+    }
 
     def need(slot: Slot) -> tuple[int, int, Slot]:
         """Who gets the rest: by the largest remainder, and among equals the slot that would otherwise have to give one
@@ -56,7 +64,12 @@ def follow_instances(
         for task in held[: max(len(held) - share.get(slot, 0), 0)]:
             placed[task] = None
     stay = Counter(placed)
-    open_places = (slot for slot in sorted(share) for _ in range(share[slot] - stay[slot]))
+    room = {slot: share[slot] - stay[slot] for slot in sorted(share)}
+    for task, slot in enumerate(placed):
+        if slot is None and room.get(home[task], 0) > 0:
+            placed[task] = home[task]
+            room[home[task]] -= 1
+    open_places = (slot for slot, places in room.items() for _ in range(places))
     return tuple(slot if slot is not None else next(open_places) for slot in placed)
 
 
