@@ -65,8 +65,8 @@ def follow_instances(
             placed[task] = None
     stay = Counter(placed)
     room = {slot: share[slot] - stay[slot] for slot in sorted(share)}
-    for task, slot in enumerate(placed):
-        if slot is None and room.get(home[task], 0) > 0:
+    for task, stays_on in enumerate(placed):
+        if stays_on is None and room.get(home[task], 0) > 0:
             placed[task] = home[task]
             room[home[task]] -= 1
     open_places = (slot for slot, places in room.items() for _ in range(places))
