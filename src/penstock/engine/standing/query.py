@@ -240,6 +240,10 @@ class StandingQuery:
                 break
             if before is None or before.over.is_set() or not self.dealer.stands(before.number):
                 break  # nobody else works meanwhile
+            if self.dealer.deserted(0.0):
+                # Rows wait for a bundle that is gone, and what the others do cannot be published before that. If they
+                # hold the threads that the new bundles need, it would wait for as long as they stand.
+                break
             time.sleep(POLL)
         self.dealer.serve(turn.number, places.bundles)
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+import penstock.engine.standing.query as module
+from penstock.cluster.model import Slot
+from penstock.engine.message.shares import Bundle
 from penstock.engine.standing.query import StandingQuery, turn_length
+from penstock.engine.standing.turn import Turn, TurnPlaces
 from penstock.errors import PenstockError
 
 
@@ -134,3 +141,32 @@ def test_a_source_that_cannot_say_what_it_has_keeps_no_failure_from_being_known(
     query = failed(Idle(OSError("the storage is away")))
     assert not query.was_idle
     assert query.failure is not None
+
+
+def begun(deserted: bool, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long a new turn waits for bundles that do not come because those of the turn before hold the threads."""
+    monkeypatch.setattr(module, "STAND_SECONDS", 1.0)
+    ends, served = threading.Event(), list[int]()
+    query = StandingQuery.__new__(StandingQuery)
+    query._stopping, query._last_turn, query._changed = False, 1, threading.Event()
+    places = TurnPlaces((Bundle(Slot("a", 0), 1),), (None,))
+    query._turns = {1: Turn(1, places, 0.0, lambda turn: None, lambda turn: None)}
+    query._run_turn = lambda turn: ends.wait(10) and None  # type: ignore[method-assign]
+    dealer: Any = SimpleNamespace(
+        stands=lambda turn: int(turn == 1),
+        deserted=lambda seconds: deserted,
+        serve=lambda turn, bundles: served.append(turn),
+    )
+    query.dealer = dealer
+    began = time.monotonic()
+    query._begin(places)
+    ends.set()
+    assert served == [2]
+    return time.monotonic() - began
+
+
+def test_a_new_turn_waits_for_its_bundles_unless_rows_wait_for_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert begun(False, monkeypatch) >= 1.0
+    assert begun(True, monkeypatch) < 0.9
