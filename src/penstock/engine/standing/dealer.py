@@ -236,6 +236,13 @@ class Dealer(Gate):
             return self._has_looked and supply is not None and self.idle and not supply.available()
 
     @property
+    def cost_of_a_share(self) -> float | None:
+        """Seconds of a share that do not depend on its rows, for the quickest bundle; None while none is measured."""
+        with self._channels.lock:
+            costs = [one.pacer.overhead for one in self._roster.of(self._roster.turn)]
+            return min((cost for cost in costs if cost is not None), default=None)
+
+    @property
     def lingers(self) -> bool:
         """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
         with self._channels.lock:

@@ -26,7 +26,7 @@ from penstock.engine.spark.failures import FailureKind, kind_of, named_error
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer
-from penstock.engine.standing.linger import Linger
+from penstock.engine.standing.linger import Linger, at_a_far_store
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Turn, TurnPlaces
@@ -122,6 +122,8 @@ class StandingQuery:
         if self._writes_files():
             return lambda: settings.file_seconds
         seconds = linger.at_source if isinstance(self.operator, Source) else linger.at_hop
+        if not self.context.store.is_near:
+            seconds = at_a_far_store(seconds, lambda: self.dealer.cost_of_a_share, settings.batch_interval / 2)
         readers = self.context.readers_of(self.chain)
         if not readers or any(isinstance(one, Sink) for one in self.chain) or any(map(stands, readers)):
             return seconds

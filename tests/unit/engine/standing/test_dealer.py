@@ -437,3 +437,13 @@ def test_a_look_that_fails_says_nothing() -> None:
     with pytest.raises(OSError, match="away"):
         dealer.take(one)
     assert not dealer.has_nothing_to_do
+
+
+def test_what_a_share_costs_by_itself_is_that_of_the_quickest_bundle() -> None:
+    dealer, _, _ = dealer_of(Rows(10))
+    one, two = served(dealer, ONE, TWO)
+    assert dealer.cost_of_a_share is None
+    two.pacer.overhead = 0.08
+    assert dealer.cost_of_a_share == 0.08
+    one.pacer.overhead = 0.04
+    assert dealer.cost_of_a_share == 0.04

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 import penstock.engine.standing.query as module
+from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.standing.query import StandingQuery, turn_length
 from penstock.engine.standing.turn import Turn, TurnPlaces
 from penstock.errors import PenstockError
+
+SCHEMA = "id long, value double"
 
 
 def test_a_query_that_has_failed_begins_no_more_turns() -> None:
@@ -170,3 +173,22 @@ def test_a_new_turn_waits_for_its_bundles_unless_rows_wait_for_one_that_is_gone(
 ) -> None:
     assert begun(False, monkeypatch) >= 1.0
     assert begun(True, monkeypatch) < 0.9
+
+
+@pytest.mark.parametrize(("near", "seconds"), [(True, 0.002), (False, 0.16)])
+def test_rows_linger_longer_where_the_store_of_segments_is_far(near: bool, seconds: float) -> None:
+    topology = Topology("line")
+    numbers = topology.source("rows", sources.rate(1, sources.numbers()))
+    topology.sink(
+        "out", sinks.noop(), inputs=[topology.map("work", lambda batch: batch, inputs=[numbers], schema=SCHEMA)]
+    )
+    query = StandingQuery.__new__(StandingQuery)
+    query.operator = topology.definition().operator("work")
+    query.chain = (query.operator,)
+    context: Any = SimpleNamespace(
+        settings=Settings(), paces=None, store=SimpleNamespace(is_near=near), readers_of=lambda chain: []
+    )
+    query.context = context
+    query.dealer = SimpleNamespace(cost_of_a_share=0.04)  # type: ignore[assignment]
+    linger: Any = SimpleNamespace(at_source=lambda: 0.025, at_hop=lambda: 0.002)
+    assert query._lingering(linger)() == pytest.approx(seconds)
