@@ -14,6 +14,8 @@ from pathlib import Path
 
 #: The file in the folder that users lock.
 USERS = "users.lock"
+#: How often a folder is made again that others delete.
+TRIES = 100
 #: The locks that this process holds.
 _HELD: list[int] = []
 
@@ -21,15 +23,24 @@ _HELD: list[int] = []
 def use(folder: Path) -> None:
     """Make the folder if it is missing, and keep it from being deleted until this process ends. Processes that are
     forked from this one do not count."""
-    while True:
-        with suppress(FileNotFoundError, FileExistsError):  # it was deleted just now
+    for _ in range(TRIES):
+        try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = _opened(folder)
+        except (FileNotFoundError, FileExistsError) as problem:  # it was deleted just now, or cannot be made
+            gone: OSError = problem
+            continue
+        try:
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_there(handle, folder):
                 _HELD.append(handle)
                 return
-            os.close(handle)  # the folder was deleted while this process waited for the lock
+            gone = FileNotFoundError(f"{folder} was deleted")  # while this process waited for the lock
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise gone
 
 
 def leave() -> None:

@@ -10,9 +10,10 @@ import fcntl
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -26,14 +27,14 @@ LEAST_STEP, MOST_STEP = 0.001, 0.05
 BOUNDED = (".piece", ".arrow")
 #: A process makes room after so much of the bound that it has written: to look at all files takes milliseconds.
 ROOM_PARTS = 16
+#: By folder: the bytes that this process has written since it last made room.
+_WRITTEN: Counter[Path] = Counter()
 
 
 @dataclass(frozen=True)
 class KeptPieces:
     folder: Path
     most_bytes: int
-    #: Bytes that this process has written since it last made room.
-    _written: list[int] = field(default_factory=lambda: [0], compare=False)
 
     def get(
         self,
@@ -72,9 +73,9 @@ class KeptPieces:
             except BaseException:
                 written.unlink(missing_ok=True)  # on a full disk each attempt would leave one
                 raise
-        self._written[0] += len(content)
-        if self._written[0] >= self.most_bytes / ROOM_PARTS:
-            self._written[0] = 0
+        _WRITTEN[self.folder] += len(content)
+        if _WRITTEN[self.folder] >= self.most_bytes / ROOM_PARTS:
+            _WRITTEN[self.folder] = 0
             make_room(self.folder, self.most_bytes)
         return pa.py_buffer(content)
 

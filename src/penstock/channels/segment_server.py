@@ -14,11 +14,14 @@ import hmac
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 import pyarrow as pa
@@ -87,8 +90,20 @@ def serve(host: str, origins: Origins) -> Any:
             except PenstockError as error:
                 raise flight.FlightServerError(str(error)) from error
 
-    address = f"[{host}]" if ":" in host else host
+    address = _to_listen_on(host)
     return Server(f"grpc://{address}:{origins.port}")
+
+
+def _to_listen_on(host: str) -> str:
+    """The address to listen on. Where the machine's own name means only itself, as Debian's does (127.0.1.1), others
+    find the machine by another address: the server listens on all of them."""
+    with suppress(ValueError):
+        return f"[{host}]" if ip_address(host).version == 6 else host
+    with suppress(OSError):
+        found = {ip_address(each[4][0]) for each in socket.getaddrinfo(host, None, socket.AF_INET)}
+        if found and all(each.is_loopback for each in found):
+            return "0.0.0.0"  # noqa: S104 - the token protects it
+    return host
 
 
 def start_one_for_the_machine(host: str, origins: Origins) -> subprocess.Popen[bytes] | None:
@@ -115,9 +130,10 @@ def main(host: str) -> int:
     origins = Origins.of_environment(os.environ)
     if origins is None:
         return 2
-    told = threading.Event()
-    # The folder has to be deleted all the same, after the last of its users.
-    signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    told = list[int]()
+    # The folder has to be deleted all the same, after the last of its users. No event: who sets one may be the one who
+    # waits for it.
+    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     users = kept_folder.Users(origins.folder)
     server = None
     try:
@@ -125,15 +141,15 @@ def main(host: str) -> int:
     except (OSError, ImportError, pa.ArrowException) as problem:
         sys.stderr.write(f"penstock: {host} cannot serve segments on port {origins.port}: {problem}\n")
     while users.remain():
-        if told.is_set():
+        if told:
             _end(server)
             server = None
-            time.sleep(TOLD_SECONDS)
-        else:
-            told.wait(ALIVE_SECONDS)
+        time.sleep(TOLD_SECONDS if told else ALIVE_SECONDS)
     _end(server)
     users.delete_folder()
-    told.wait(LAST_SECONDS)
+    last = time.monotonic() + LAST_SECONDS
+    while not told and time.monotonic() < last:
+        time.sleep(ALIVE_SECONDS)
     kept_folder.delete_leftovers(origins.folder)
     return 0
 

@@ -21,6 +21,7 @@ from pyarrow import flight
 import penstock
 from penstock.channels import kept_folder
 from penstock.channels.origins import Origins
+from penstock.channels.segment_server import _to_listen_on
 from penstock.channels.segments import SegmentStore
 
 HOST = "127.0.0.4"
@@ -196,3 +197,17 @@ def test_a_folder_that_was_deleted_meanwhile_is_made_again(tmp_path, monkeypatch
     kept_folder.use(folder)
     assert kept_folder.Users(folder).remain()
     kept_folder.leave()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_and_no_endless_loop(tmp_path):
+    (tmp_path / "kept").symlink_to(tmp_path / "nowhere" / "else")
+    with pytest.raises(OSError, match="kept"):
+        kept_folder.use(tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("10.0.0.5", "10.0.0.5"), ("127.0.0.4", "127.0.0.4"), ("::1", "[::1]"), ("localhost", "0.0.0.0")],
+)
+def test_a_server_listens_where_others_find_its_machine(host, address):
+    assert _to_listen_on(host) == address

@@ -21,7 +21,8 @@ MEASURE_SECONDS = 0.5
 #: The driver's work is not exact, and neither is what a longer batch saves: the length changes by steps, up faster than
 #: down, and stays as it is while the work is near what it may be.
 LONGER_MOST, SHORTER, NEAR = 2.0, 0.8, 0.75
-#: Where the store of segments is far, rows linger for so many times what a share costs by itself.
+#: Where the store of segments is far, rows linger for so many times what a share costs beside its function. Larger
+#: shares cost more, so where reading and writing take a fifth of the time, rows linger for as long as they may.
 FAR_COSTS = 4.0
 
 

@@ -192,3 +192,27 @@ def test_rows_linger_longer_where_the_store_of_segments_is_far(near: bool, secon
     query.dealer = SimpleNamespace(cost_of_a_share=0.04)  # type: ignore[assignment]
     linger: Any = SimpleNamespace(at_source=lambda: 0.025, at_hop=lambda: 0.002)
     assert query._lingering(linger)() == pytest.approx(seconds)
+
+
+def test_what_is_left_of_a_turn_that_was_begun_anew_is_ended() -> None:
+    """A worker that hangs keeps its thread, and the bundle that is to take its place may find no other."""
+    cancelled, stands = list[str](), {1: 1}
+    query = StandingQuery.__new__(StandingQuery)
+    query.operator = SimpleNamespace(name="rows")  # type: ignore[assignment]
+    query._name, query._turns, query._deserted = "rows-0", {1: None, 2: None}, {1: time.monotonic()}  # type: ignore[dict-item]
+    dealer: Any = SimpleNamespace(stands=lambda turn: stands.get(turn, 0))
+    query.dealer = dealer
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=cancelled.append))
+    query.context = SimpleNamespace(spark=spark)  # type: ignore[assignment]
+    query._give_up_deserted()
+    assert cancelled == [], "a bundle still works on what is its own"
+    stands[1] = 0
+    query._give_up_deserted()
+    query._give_up_deserted()
+    assert cancelled == [query.group(1)], "once"
+    query._deserted[2], stands[2] = time.monotonic() - 60.0, 1
+    query._give_up_deserted()
+    assert cancelled == [query.group(1), query.group(2)], "it has had time enough"
+    query._deserted[3] = time.monotonic()
+    query._give_up_deserted()
+    assert not query._deserted, "that one is over"
