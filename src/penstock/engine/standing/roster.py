@@ -13,7 +13,7 @@ from penstock.engine.standing.batches import SeatKey, Standing
 #: So many seconds may pass until somebody sits on a new seat. Spark starts a task again that does not start; one that
 #: has started, and then hangs before it comes here, nobody else would miss.
 FIRST_SECONDS = 120.0
-#: If nobody came, somebody may only have needed longer, to load a model, say: the next turn gives twice as much time, but
+#: If nobody came, somebody may only have needed longer, to load a model, say: the next turn gives twice the time, but
 #: no more than this.
 MOST_FIRST_SECONDS = 3600.0
 
