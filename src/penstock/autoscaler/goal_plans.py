@@ -146,29 +146,38 @@ def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: R
         found = strategy.scale_out(rates, placement, coming.cluster, coming.machines, rules, memory)
     else:
         found = strategy.scale_out(rates, view.snapshot.placement, coming.cluster, coming.machines, rules)
+    slow = too_slow(view.snapshot, load, rules)
     if isinstance(found, Decision):
-        slow = too_slow(view.snapshot, load, rules)
         new = {step.operator for step in found.steps if step.origin is None}
         if new and new.isdisjoint(slow):
-            return _cores(view, load, coming, wanted.reason) or Nothing(
+            return _cores(view, load, coming, slow, wanted.reason) or Nothing(
                 f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}"
             )
     elif isinstance(found, NothingToDo):
         # Whether cores are what lacks, is asked here for all strategies.
-        return _cores(view, load, coming, wanted.reason) or answer_of(found, view, wanted.reason, view.machines)
+        nothing = answer_of(found, view, wanted.reason, view.machines)
+        return _cores(view, load, coming, slow, wanted.reason) or nothing
     return answer_of(found, view, wanted.reason, len(coming.cluster.machines))
 
 
-def _cores(view: View, load: Load, coming: Coming, why: str) -> Proposal | None:
-    """Machines for operators that have all the instances that they can use, but not the cores: some of the instances
-    move there, with their tasks."""
+def _cores(view: View, load: Load, coming: Coming, slow: Sequence[str], why: str) -> Proposal | None:
+    """Machines for what a strategy, which looks at operators one by one, does not see. Operators that have all the
+    instances that they can use, but not the cores: some of the instances move there, with their tasks. And a chain that
+    is too slow as a whole, though each of its operators by itself is fast enough: it grows as a whole."""
     larger = replace(view.snapshot, cluster=coming.cluster.plus(coming.machines))
     other = rearranged(larger, load, view.goal.throughput if view.goal else None, view.settings)
-    if not isinstance(other, Rearranged) or not other.moved:
+    if not isinstance(other, Rearranged):
+        return None
+    chains = [chain for chain in view.snapshot.chains if chain[0] in slow and other.added.keys() >= set(chain)]
+    new_slots = {slot for machine in coming.machines for slot in machine.slots}
+    if not other.moved and (not chains or new_slots.isdisjoint(other.placement.slots)):
         return None
     found = _instances(view, other, why)
     actions = (*(AddMachine(machine) for machine in coming.machines), *found.plan.actions)
-    reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    if other.moved:
+        reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    else:
+        reason = f"the chain {' - '.join(chains[0])} is too slow as a whole: {other}"
     machines = [replace(one, value=float(len(larger.cluster.machines))) for one in found.predictions[:1]]
     return replace(
         found, plan=Plan(actions, reason), reasons=(why, reason), predictions=(*machines, *found.predictions[1:])
