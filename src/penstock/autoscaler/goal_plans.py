@@ -34,6 +34,7 @@ from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, machines_brought, open_steps, taken_back, way_back, with_machines
 from penstock.autoscaler.strategies import Gain, Strategy
 from penstock.cluster.model import Placement, Slot
+from penstock.monitor.snapshot import Snapshot
 from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.plans.repair import repair
 from penstock.strategies.decision import Decision, NothingToDo
@@ -219,7 +220,8 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
 
 def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Placement:
     """The placement without the instances that these steps added. An operator that would have too little time without
-    them keeps as many as it needs; in a chain, that is the operator that takes most of the chain's time."""
+    them keeps as many as it needs; in a chain, that is the operator that takes most of the chain's time, or the whole
+    chain if that operator by itself would have time enough."""
     snapshot, kept = view.snapshot, Counter[str]()
     expectation = Expectation(snapshot, load, view.settings.chaining == "on")
     while True:
@@ -228,7 +230,16 @@ def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Plac
         if not lacking:
             return placement
         utilisation = expectation.of(placement).utilisation
-        kept[max(lacking, key=lambda name: utilisation[name])] += 1
+        busiest = max(lacking, key=lambda name: utilisation[name])
+        kept.update(_keeps_one(snapshot, placement, expectation, busiest))
+
+
+def _keeps_one(snapshot: Snapshot, placement: Placement, expectation: Expectation, name: str) -> Sequence[str]:
+    """Who keeps an instance if an operator has too few: it alone, or its chain, which then stays one."""
+    chain = snapshot.chain_of(name)
+    alone = (snapshot.operators[name].rate or 0.0) / max(expectation.rates[name] * placement.total(name), 1e-9)
+    alike = all(placement.of(one) == placement.of(name) for one in chain)
+    return chain if alike and alone <= MOST_USED else (name,)
 
 
 def _to_take_back(now: Placement, left: Placement, steps: Sequence[Step], machines: int) -> tuple[Added, ...]:
