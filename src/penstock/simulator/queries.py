@@ -76,7 +76,7 @@ class FluidQuery:
     @staticmethod
     def of(pools: Sequence[Pool], emits: Sequence[float]) -> FluidQuery:
         """`emits` is how many rows each stream gets for a row of its producer."""
-        rows, inside, outputs = [1.0], [], []
+        rows, inside, outputs = [1.0], list[tuple[int, float]](), list[tuple[int, float]]()
         for pool, behind in zip(pools, [*pools[1:], None], strict=True):
             to_next = set(behind.inputs) if behind is not None else set()
             for stream in pool.outputs:
