@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chains import CHAINS
 from checks import (
     as_before,
     calm,
@@ -676,7 +677,7 @@ MORE_MACHINES: dict[str, str] = {}
 #: test fails if it holds.
 KNOWN: dict[tuple[str, str], Shortfall] = {}
 
-GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *SAFEGUARDS)
+GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *SAFEGUARDS, *CHAINS)
 
 
 def always(name: str) -> tuple[Check, ...]:

@@ -13,9 +13,10 @@ from happenings import DriverLimit, Person, Retuned
 from penstock import Settings, Topology, sinks, sources
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
-from penstock.cluster.model import Cluster, Placement
+from penstock.cluster.model import Cluster
 from penstock.simulator import Demand, FluidTopology, Seconds, Simulation, Trace, Truth, VirtualClock
-from penstock.strategies.mapping.round_robin import round_robin
+from penstock.strategies.mapping.chained import Chained
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.topology.definition import TopologyDefinition
 
 #: What happens at a time, in hours; it may change anything.
@@ -25,7 +26,7 @@ Check = Callable[["Scenario", Trace], str]
 SCHEMA = "id long, value double"
 HOUR = 3600.0
 #: In front of an operator wait at most as many rows as it executes in a minute or less.
-SETTINGS: Mapping[str, object] = {"backlog_rows": 20_000, "chaining": "off"}
+SETTINGS: Mapping[str, object] = {"backlog_rows": 20_000}
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Scenario:
     slots: int = 1
     cores: int = 2
     machines_most: int = 12
+    #: Whether operators that are placed alike run as one.
+    chaining: str = "off"
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: Seconds = field(default_factory=Seconds)
     happens: tuple[Happening, ...] = ()
@@ -113,7 +116,7 @@ class Scenario:
 
     @cached_property
     def _settings(self) -> Settings:
-        return Settings(**{**SETTINGS, **self.settings})  # type: ignore[arg-type]
+        return Settings(**{**SETTINGS, "chaining": self.chaining, **self.settings})  # type: ignore[arg-type]
 
     def under(self, strategy: str) -> Scenario:
         """The same with this strategy."""
@@ -151,7 +154,10 @@ class Scenario:
         """Let it happen, in virtual time."""
         clock, definition = VirtualClock(), self.definition()
         cluster = Cluster.of([f"m{n + 1}" for n in range(self.machines)], self.slots, self.cores)
-        placement: Placement = round_robin(definition, cluster)
+        settings = self._settings
+        wanted = Wanted.at_start(definition, cluster, settings.slot_instances, settings.chaining == "on")
+        placement = Chained().place(wanted)
+        assert not isinstance(placement, NoRoom)
         with clock.installed():
             topology = FluidTopology(
                 definition,
