@@ -31,8 +31,6 @@ class Reporter:
             for pool in water.pools
         }
         self._batches = {pool.name: 0 for pool in water.pools}
-        #: Rows of all batches before the one that is under way.
-        self._emitted = {pool.name: 0.0 for pool in water.pools}
 
     def batch(self, pool: Pool, started: float, finished: float) -> tuple[BatchReport, DriverKnowledge]:
         """The batch that a pool has worked on; the next one begins."""
@@ -77,7 +75,6 @@ class Reporter:
             levels=self.levels(pool, finished),
         )
         self._batches[pool.name] += 1
-        self._emitted[pool.name] += pool.rows
         self._begin(pool)
         return report, known
 
@@ -90,10 +87,8 @@ class Reporter:
             )
             for stream, rows in held.items()
         }
-        if pool.inputs:
-            return Levels(at, backlog, None, pool.throttled, batch_since)
-        emitted = round(self._emitted[pool.name] + pool.rows)
-        return Levels(at, backlog, round(pool.unmet), pool.throttled, batch_since, emitted)
+        unmet = None if pool.inputs else round(pool.unmet)
+        return Levels(at, backlog, unmet, pool.throttled, batch_since)
 
     def _rows_out(self, pool: Pool) -> dict[str, int]:
         """By output: every reader of an output gets all of it."""
