@@ -59,11 +59,12 @@ faults: $(TOOLS)
 	@JDK_JAVA_OPTIONS="$(QUICK_JAVA)" $(PYTHON) benchmarks/faults.py $${SEED:+--seed $$SEED} $${SEEDS:+--seeds $$SEEDS} \
 	  $${ROUNDS:+--rounds $$ROUNDS} $${KILLS:+--faults $$KILLS} $${CLUSTER:+--cluster $$CLUSTER}
 
-# The controller on a fluid cluster in virtual time: days of load in seconds, a table of what held (ONLY=step-up,noise:
-# those; PLOTS=folder: a plot of each; TRACE=1: what happened in each). `make test` runs the same scenarios but for
-# the thirty days, which `make test-live` runs.
+# The controller on a fluid cluster in virtual time, with stela and with gain: days of load in seconds, a table of what
+# held (ONLY=step-up,noise: those; STRATEGY=gain: with that strategy only; PLOTS=folder: a plot of each; TRACE=1: what
+# happened in each). `make test` runs the same scenarios but for the thirty days, which `make test-live` runs.
 scenarios: $(TOOLS)
-	@$(PYTHON) tests/scenarios/run_scenarios.py $${ONLY:+--only "$$ONLY"} $${PLOTS:+--plots "$$PLOTS"} $${TRACE:+--trace}
+	@$(PYTHON) tests/scenarios/run_scenarios.py $${ONLY:+--only "$$ONLY"} $${STRATEGY:+--strategy "$$STRATEGY"} \
+	  $${PLOTS:+--plots "$$PLOTS"} $${TRACE:+--trace}
 
 # A steady load with a change every minute: what grows? An hour, which is five rounds (ROUNDS=1: 12 minutes, without bars
 # for growth; MINUTES=5 is shorter still). Table and plot go to benchmarks/results.

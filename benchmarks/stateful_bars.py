@@ -19,6 +19,7 @@ from stateful_seen import (
     OUT,
     PLACEMENT,
     Migration,
+    OtherFlow,
     Seen,
     at_ends,
     changes,
@@ -167,15 +168,42 @@ def migration_table(migrations: Sequence[Migration]) -> list[str]:
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |",
     ]
     for number, one in enumerate(migrations, 1):
-        gap = "" if one.gap is None else f"{one.gap:.2f}"
-        usual = "" if one.usual_gap is None else f" ({one.usual_gap:.2f})"
         parts = ", ".join("-" if seconds is None else f"{seconds:.2f}" for seconds in one.phases.values())
         lines.append(
             f"| {number} | {one.kind} | {one.tasks} of {one.of_tasks} | {one.of_bytes / 1e6:.2f} "
-            f"| {one.bytes / 1e6:.2f} | {one.share:.1f} | {one.seconds:.1f} | {gap}{usual} "
-            f"| {parts or 'nothing moved'} |"
+            f"| {one.bytes / 1e6:.2f} | {one.share:.1f} | {one.seconds:.1f} "
+            f"| {_gaps(one)} | {parts or 'nothing moved'} |"
         )
-    return [*lines, ""]
+    return [*lines, "", *_others_table(migrations)]
+
+
+def _others_table(migrations: Sequence[Migration]) -> list[str]:
+    """The operators that a change did not touch, while it moved state; no lines if no state moved."""
+    lines = [
+        f"| {number} | {other.operator}{', behind the detector' if other.behind else ''} | {_gaps(other)} "
+        f"| {_rate(other.before)} | {_rate(other.during)} |"
+        for number, one in enumerate(migrations, 1)
+        for other in one.others
+    ]
+    if not lines:
+        return []
+    return [
+        "The other operators while state moved. Those behind the detector wait for its rows.",
+        "",
+        "| migration | operator | longest gap, s (usual) | rows/s before | rows/s during |",
+        "| ---: | --- | --- | ---: | ---: |",
+        *lines,
+        "",
+    ]
+
+
+def _gaps(one: Migration | OtherFlow) -> str:
+    usual = "" if one.usual_gap is None else f" ({one.usual_gap:.2f})"
+    return f"{one.gap:.2f}{usual}" if one.gap is not None else usual.strip()
+
+
+def _rate(rows: float | None) -> str:
+    return "-" if rows is None else f"{rows:.1f}"
 
 
 def move_table(rounds: Sequence[Mapping[str, Sequence[Measured]]]) -> list[str]:

@@ -158,6 +158,21 @@ PHASES = ("pause", "save", "load", "resume")
 
 
 @dataclass(frozen=True)
+class OtherFlow:
+    """How an operator that the change did not touch flowed meanwhile. What was not measured is None."""
+
+    operator: str
+    #: The longest time without a batch, and the usual one.
+    gap: float | None
+    usual_gap: float | None
+    #: Rows a second, before the move and during it.
+    before: float | None
+    during: float | None
+    #: Whether it gets rows from the detector, and so waits for it.
+    behind: bool
+
+
+@dataclass(frozen=True)
 class Migration:
     """What one change moved of the detector's state."""
 
@@ -175,6 +190,8 @@ class Migration:
     began: float = 0.0
     #: Seconds of each phase that was measured; empty if nothing moved.
     phases: Mapping[str, float | None] = field(default_factory=dict)
+    #: The operators that the change did not touch; empty if nothing moved.
+    others: tuple[OtherFlow, ...] = ()
 
     @property
     def share(self) -> float:
@@ -221,9 +238,16 @@ def migrations_of(operations: Iterable[Json], sizes: Mapping[int, int], tasks: i
                 usual_gap=longest["usual_gap_seconds"] if longest else None,
                 began=operation["began_at"] or 0.0,
                 phases={phase: told[f"{phase}_seconds"] for phase in PHASES} if told else {},
+                others=tuple(map(_other, told["others"])) if told else (),
             )
         )
     return found
+
+
+def _other(told: Json) -> OtherFlow:
+    gaps = told["gap_seconds"], told["usual_gap_seconds"]
+    rates = told["rows_per_second_before"], told["rows_per_second_during"]
+    return OtherFlow(told["operator"], *gaps, *rates, told["behind"])
 
 
 def state_size(snapshot: Json) -> int:

@@ -194,6 +194,7 @@ ERRORS: Mapping[str, str] = {
     "POLICY_FAILED": "A policy raised an error, or answered with something that is neither a proposal nor `Nothing`.",
     "GUARD_FAILED": "A guard raised an error, or answered with something that is neither a text nor a proposal.",
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
+    "BAD_GUARDS": "The variable `guards` of a topology's file is no list of functions.",
     "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range, or its strategy takes no goal.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
     # tests of users

@@ -159,7 +159,7 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
         "deal_tasks": (_TASKS, "Deals the tasks of a keyed operator to the slots of its instances."),
         "follow_instances": (
             _TASKS,
-            "Moves as few tasks as possible to where the instances of their operator are now.",
+            "Moves as few tasks as possible, the smallest of them, to where the instances of their operator are now.",
         ),
     },
     "A source": {

@@ -235,6 +235,14 @@ class Settings:
         low=1,
         high=100_000,
     )
+    traffic_gain: float = setting(
+        0.0,
+        "By what share the traffic between machines must fall before the mapping traffic_aware moves what runs. At 0, "
+        "any fall is enough, as in the paper. If rates fluctuate, a larger share keeps state from moving after every "
+        "cooldown.",
+        low=0,
+        high=1,
+    )
     cooldown_seconds: float = setting(
         120.0, "Seconds after a scaling operation during which a controller starts no other.", low=0
     )

@@ -21,7 +21,7 @@ from penstock.autoscaler.policy import Fate
 from penstock.autoscaler.proposals import Proposal
 from penstock.cluster.model import Cluster, Slot
 from penstock.plans.enacting import Interruption, Move, Outcome, Placed, Status
-from penstock.plans.migration import Barrier, Barriers
+from penstock.plans.migration import Barrier, Barriers, Flow
 from penstock.plans.migration import Migration as TaskMigration
 from penstock.plans.plan import MoveTask, Plan, SetInstances
 from penstock.testing import RecordingTopology
@@ -53,7 +53,9 @@ def operation(number: int, added: dict[str, int], moves: int = 0, status: Status
     made.began_at, made.ended_at = 11.0, 13.0
     made.proposal = Proposal(plan, ("why",), decision={"outcome": "decision", "added_instances": added})
     barriers = Barriers(Barrier(6, 100.1), Barrier(7, 100.5))
-    reports = (TaskMigration("detector", tuple(range(moves)), TASKS, moves * 100, TASKS * 80, 100.0, barriers, 0.2),)
+    others = (Flow("input", 2.6, 2.5, 350.0, 344.0), Flow("reporter", 4.5, None, 12.0, 0.0, behind=True))
+    what = ("detector", tuple(range(moves)), TASKS, moves * 100, TASKS * 80)
+    reports = (TaskMigration(*what, 100.0, barriers, 0.2, others=others),)
     made.outcome = Outcome(plan, status, seconds=2.0, placed=Placed(moved, (gap,), reports if moves else ()))
     return dict(json.loads(json.dumps(made.as_json())))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chains import CHAINS
 from checks import (
     as_before,
     calm,
@@ -12,6 +13,7 @@ from checks import (
     counts,
     falls_behind,
     few_machines,
+    fewest_instances,
     held,
     instances,
     machines,
@@ -24,7 +26,8 @@ from checks import (
     told,
 )
 from happenings import (
-    driver_limit,
+    DriverLimit,
+    Retuned,
     fails,
     heard_again,
     late,
@@ -34,7 +37,8 @@ from happenings import (
     silent,
     works_again,
 )
-from scenario import LINE, Op, Retuned, Scenario
+from safeguards import OPPOSITE, SAFEGUARDS
+from scenario import LINE, Check, Op, Scenario, Shortfall
 
 from penstock.autoscaler.goals import Goal
 from penstock.simulator import Demand, Seconds
@@ -62,13 +66,13 @@ READY = line(work=Op(400, instances=4))
 
 STEPS = [
     Scenario("quiet", Demand.constant(300), HOLD, 6, (operations(0),)),
-    Scenario("step-up", Demand.of((1, 300), (3, 1000)), HOLD, 4, (calm, met(), few_machines(), operations(3))),
+    Scenario("step-up", Demand.of((1, 300), (3, 1000)), HOLD, 4, (met(), operations(3))),
     Scenario(
         "step-down",
         Demand.of((1, 1000), (3, 300)),
         HOLD,
         4,
-        (calm, met(), machines(1, since=2), no_removal(0, 1)),
+        (met(), machines(1, since=2), no_removal(0, 1)),
         operators=READY,
         machines=2,
     ),
@@ -77,39 +81,62 @@ STEPS = [
         Demand.of((1, 300), (2, 1000), (2, 300)),
         HOLD,
         5,
-        (calm, met(), few_machines(), as_before(0.9, 4.9)),
+        (met(), as_before(0.9, 4.9)),
     ),
     Scenario(
         "large-step",
         Demand.of((1, 300), (3, 4000)),
         Goal(throughput=4000),
         4,
-        (calm, met(), few_machines()),
+        (met(),),
     ),
     Scenario(
         "large-step-down",
         Demand.of((1, 4000), (3, 300)),
         Goal(throughput=4000),
         4,
-        (calm, met(), few_machines(), machines(2, since=3)),
+        (met(), machines(2, since=3)),
         operators=line(work=Op(400, instances=12), parse=Op(5000, instances=6)),
         machines=6,
+    ),
+    Scenario(
+        "large-step-up-and-down",
+        Demand.of((1, 300), (2, 4000), (4, 300)),
+        Goal(throughput=4000),
+        7,
+        (met(), machines(2, since=5), as_before(0.9, 6.9)),
+    ),
+    Scenario(
+        "what-is-needed-stays",
+        Demand.of((1, 300), (2, 1000), (3, 370)),
+        HOLD,
+        6,
+        # One instance could do 370 rows a second as well, in 93% of its time: that is too near to its limit.
+        (met(), machines(1, since=4), fewest_instances("work", 2, since=4)),
+    ),
+    Scenario(
+        "declared-instances-stay",
+        Demand.of((1, 300), (2, 1000), (2, 300)),
+        HOLD,
+        5,
+        (met(), fewest_instances("parse", 2), machines(1, since=4.5), as_before(0.9, 4.9)),
+        operators=line(parse=Op(5_000, instances=2, least=2)),
     ),
     Scenario(
         "hourly-steps",
         Demand.of((1, 300), (1, 1000), repeat=True),
         HOLD,
         12,
-        (calm, met(), few_machines(), instances(14), as_before(2.9, 10.9)),
+        (met(), instances(14), as_before(2.9, 10.9)),
     ),
     Scenario(
         "slow-growth",
         Demand.ramp(300, 1400, hours=8, steps=16),
         Goal(throughput=1400),
         9,
-        (calm, held(0.95), operations(6), few_machines()),
+        (held(0.95), operations(6)),
     ),
-    Scenario("ends", Demand.of((1, 1000), (3, 0)), HOLD, 4, (calm, machines(1, since=2)), operators=READY, machines=2),
+    Scenario("ends", Demand.of((1, 1000), (3, 0)), HOLD, 4, (machines(1, since=2),), operators=READY, machines=2),
 ]
 
 #: A window of 100 s is half the work of one of 200 s, where there are many changes.
@@ -122,7 +149,7 @@ DAYS = [
             DAY,
             HOLD,
             days * 24,
-            (calm, met(), few_machines(), same_every_morning(5.9), held(0.95), instances(14)),
+            (met(), same_every_morning(5.9), held(0.95), instances(14)),
             settings=SHORT,
         )
         for days in (8, 30)
@@ -132,7 +159,7 @@ DAYS = [
         Demand.of(*([(8, 250), (10, 1000), (6, 250)] * 5), (48, 250), repeat=True),
         HOLD,
         14 * 24,
-        (calm, met(), few_machines(), held(0.95), as_before(7 * 24 - 0.1, 14 * 24 - 0.1)),
+        (met(), held(0.95), as_before(7 * 24 - 0.1, 14 * 24 - 0.1)),
         settings=SHORT,
     ),
     Scenario(
@@ -140,7 +167,7 @@ DAYS = [
         Demand.of((1, 300), (1, 1000), repeat=True, noise=0.2),
         HOLD,
         4,
-        (calm, few_machines(), operations(6), held(0.9, grace=20), as_before(0.9, 2.9)),
+        (operations(6), held(0.9, grace=20), as_before(0.9, 2.9)),
     ),
 ]
 
@@ -150,7 +177,7 @@ ROUGH = [
         Demand.of((28 / 60, 300), (2 / 60, 1000), repeat=True),
         HOLD,
         6,
-        (calm, operations(4), machines(3)),
+        (operations(4), machines(3)),
     ),
     Scenario(
         "long-bursts",
@@ -159,18 +186,14 @@ ROUGH = [
         8,
         (operations(16), machines(3), instances(14), held(0.9, grace=10)),
     ),
-    Scenario(
-        "noise", Demand.constant(900, noise=0.2), HOLD, 2, (calm, operations(3), few_machines(), throughput(850, 0.5))
-    ),
-    Scenario(
-        "noise-at-the-edge", Demand.constant(720, noise=0.2), HOLD, 2, (calm, operations(3), throughput(680, 0.5))
-    ),
+    Scenario("noise", Demand.constant(900, noise=0.2), HOLD, 2, (operations(3), throughput(850, 0.5))),
+    Scenario("noise-at-the-edge", Demand.constant(720, noise=0.2), HOLD, 2, (operations(3), throughput(680, 0.5))),
     Scenario(
         "slow-leak",
         Demand.constant(500),
         HOLD,
         9,
-        (calm, held(0.95), operations(5), few_machines()),
+        (held(0.95), operations(5)),
         happens=tuple((1 + step / 2, Retuned({"work": 400 - 15 * step})) for step in range(1, 15)),
     ),
     Scenario(
@@ -178,7 +201,7 @@ ROUGH = [
         Demand.constant(600),
         HOLD,
         4,
-        (calm, met(), few_machines()),
+        (met(),),
         operators=line(work=Op(400, instances=2)),
         happens=((1, Retuned({"work": 200})),),
     ),
@@ -187,7 +210,7 @@ ROUGH = [
         Demand.constant(600),
         HOLD,
         6,
-        (calm, met(), few_machines(), as_before(0.9, 5.9)),
+        (met(), as_before(0.9, 5.9)),
         operators=line(work=Op(400, instances=2)),
         happens=((1, Retuned({"work": 200})), (3, Retuned({"work": 400}))),
     ),
@@ -196,7 +219,7 @@ ROUGH = [
         Demand.constant(500),
         HOLD,
         6,
-        (calm, met(), few_machines(), as_before(0.9, 5.9)),
+        (met(), as_before(0.9, 5.9)),
         operators=line(work=Op(400, instances=2)),
         happens=((1, Retuned({"work": 200})), (3, Retuned({"work": 400}))),
     ),
@@ -208,7 +231,7 @@ LIMITS = [
         Demand.of((0.5, 300), (3, 1500)),
         Goal(throughput=1500),
         3.5,
-        (calm, operations(3), machines(4), told("repartition")),
+        (operations(3), machines(4), told("repartition")),
         graph=KEYED,
         operators=counting(200, tasks=4, count=4),
         cores=4,
@@ -229,7 +252,7 @@ LIMITS = [
         Demand.of((0.5, 300), (3, 700)),
         HOLD,
         3.5,
-        (calm, met(), few_machines()),
+        (met(),),
         graph=KEYED,
         operators=counting(200, tasks=4, count=4),
     ),
@@ -238,7 +261,7 @@ LIMITS = [
         Demand.constant(1500),
         Goal(throughput=950),
         3,
-        (calm, met()),
+        (met(),),
         graph=KEYED,
         operators=counting(200, tasks=8, count=5),
         cores=8,
@@ -249,18 +272,28 @@ LIMITS = [
         Demand.constant(1000),
         HOLD,
         4,
-        (operations(3), machines(4), throughput(560, 0.5)),
+        (operations(3), machines(2), throughput(560, 0.5)),
         operators=READY,
         machines=2,
-        happens=((0.01, driver_limit(600)),),
+        happens=((0.01, DriverLimit(600)),),
     ),
     Scenario(
         "service-is-the-limit",
         Demand.of((0.5, 300), (3.5, 1000)),
         HOLD,
         4,
-        (operations(4), machines(3), few_machines(slack=2), throughput(560, 1)),
+        (operations(4), machines(2), throughput(560, 1)),
         operators=line(work=Op(400, instances=2), out=Op(2000, works=False, most=600)),
+    ),
+    Scenario(
+        "service-is-the-limit-and-machines-come-slowly",
+        Demand.of((0.5, 300), (5.5, 1000)),
+        HOLD,
+        6,
+        # Two changes that bring nothing are the last.
+        (operations(2), machines(2), throughput(560, 1)),
+        operators=line(work=Op(400, instances=2), out=Op(2000, works=False, most=600)),
+        seconds=Seconds(machine_comes=600),
     ),
     Scenario("sources-offer-less", Demand.constant(300), Goal(throughput=5000), 4, (operations(0),)),
     Scenario(
@@ -268,7 +301,7 @@ LIMITS = [
         Demand.of((1, 1000), (3, 500)),
         HOLD,
         4,
-        (calm, met(), few_machines(), machines(2)),
+        (met(), machines(2)),
         operators=READY,
         machines=2,
     ),
@@ -277,7 +310,7 @@ LIMITS = [
         Demand.of((0.5, 300), (2.5, 1000)),
         HOLD,
         3,
-        (calm, met(), instances(16)),
+        (met(), instances(16)),
         cores=4,
         machines_most=1,
     ),
@@ -286,7 +319,7 @@ LIMITS = [
         Demand.of((0.5, 300), (2.5, 1000)),
         HOLD,
         3,
-        (calm, met(), few_machines(slack=0)),
+        (met(), few_machines(slack=0)),
         cores=8,
     ),
     Scenario(
@@ -294,7 +327,7 @@ LIMITS = [
         Demand.of((0.5, 90), (2.5, 1000)),
         HOLD,
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         operators=line(work=Op(100, works=False)),
     ),
 ]
@@ -305,7 +338,7 @@ GRAPHS = [
         Demand.of((0.5, 300), (2.5, 1000)),
         HOLD,
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         graph="rows > first > second > out",
         operators={"rows": Op(50_000), "first": Op(420), "second": Op(520), "out": Op(50_000)},
     ),
@@ -314,7 +347,7 @@ GRAPHS = [
         Demand.of((0.5, 150), (2.5, 500)),
         HOLD,
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         graph="rows > left > join; rows > right > join; join > out",
         operators={
             "rows": Op(50_000),
@@ -329,7 +362,7 @@ GRAPHS = [
         Demand.of((0.5, 300), (2.5, 1000)),
         Goal(throughput=3000),
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         graph="rows > work > out; rows > other > aside",
         operators={
             "rows": Op(50_000),
@@ -344,7 +377,7 @@ GRAPHS = [
         Demand.of((0.5, 150), (2.5, 500)),
         HOLD,
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         graph="one > work > out; two > work",
         operators={"one": Op(50_000), "two": Op(50_000), "work": Op(400), "out": Op(50_000)},
     ),
@@ -353,7 +386,7 @@ GRAPHS = [
         Demand.of((0.5, 60), (2.5, 200)),
         HOLD,
         3,
-        (calm, met(), few_machines()),
+        (met(),),
         operators=line(parse=Op(1_000, emits=5.0)),
     ),
 ]
@@ -374,7 +407,7 @@ FAULTS = [
         Demand.of((1, 300), (2, 1000), (1, 300)),
         HOLD,
         4,
-        (calm, met(within=40), few_machines(least=50)),
+        (met(within=40), few_machines(least=50)),
         happens=((0.01, late(20)),),
     ),
     Scenario(
@@ -390,7 +423,7 @@ FAULTS = [
         Demand.constant(800),
         HOLD,
         4,
-        (calm, no_removal(0.5, 1.5), few_machines(least=120), met(after=1)),
+        (no_removal(0.5, 1.5), met(after=1)),
         operators=READY,
         machines=2,
         happens=((0.5, paused), (1, resumed)),
@@ -400,7 +433,7 @@ FAULTS = [
         Demand.of((0.5, 300), (3, 1000)),
         HOLD,
         3.5,
-        (calm, met(), few_machines()),
+        (met(),),
         settings={"backlog_policy": "spill"},
         seconds=Seconds(machine_comes=300),
     ),
@@ -409,7 +442,7 @@ FAULTS = [
         Demand.of((0.5, 300), (4.5, 1000)),
         HOLD,
         5,
-        (operations(10, until=2.5), met(after=2.5, operations=3), few_machines(least=90)),
+        (operations(10, until=2.5), met(after=2.5, operations=3)),
         happens=((0.4, fails("add machine")), (2.5, works_again)),
     ),
     Scenario(
@@ -417,7 +450,7 @@ FAULTS = [
         Demand.of((0.5, 300), (4.5, 1000)),
         HOLD,
         5,
-        (operations(10, until=2.5), met(after=2.5, operations=3), few_machines(least=90)),
+        (operations(10, until=2.5), met(after=2.5, operations=3)),
         happens=((0.4, fails("place")), (2.5, works_again)),
     ),
     Scenario(
@@ -435,7 +468,7 @@ FAULTS = [
         Demand.of((0.5, 300), (3.5, 2000)),
         Goal(throughput=2000),
         4,
-        (calm, met(within=45), few_machines(), machines(4)),
+        (met(within=45), machines(4)),
         seconds=Seconds(machine_comes=600),
     ),
     Scenario(
@@ -443,7 +476,7 @@ FAULTS = [
         Demand.constant(1000),
         HOLD,
         4,
-        (calm, no_removal(0, 3), met(after=1.5, within=5)),
+        (no_removal(0, 3), met(after=1.5, within=5)),
         operators=READY,
         machines=2,
         happens=((0.5, paused), (1.5, resumed)),
@@ -465,8 +498,8 @@ FAULTS = [
         Demand.constant(300),
         HOLD,
         3,
-        (few_machines(), operations(5)),
-        happens=((1, person("scale_out", 2)),),
+        (operations(5),),
+        happens=((1, person("scale_out", 2, "stela")),),
     ),
 ]
 
@@ -476,14 +509,14 @@ TWO_GOALS = [
         Demand.of((0.5, 300), (3, 4000)),
         Goal(throughput=4000, machines_max=3),
         3.5,
-        (calm, machines(3), throughput(1900, 1.5), operations(5)),
+        (machines(3), throughput(1900, 1.5), operations(5)),
     ),
     Scenario(
         "most-for-three-machines",
         Demand.constant(5000),
         Goal(machines_max=3),
         3,
-        (calm, machines(3, least=3, since=1), throughput(1900, 1.5), operations(6)),
+        (machines(3, least=3, since=1), throughput(1900, 1.5), operations(6)),
     ),
     Scenario(
         "most-for-three-machines-with-little-load",
@@ -493,11 +526,19 @@ TWO_GOALS = [
         (operations(0),),
     ),
     Scenario(
+        "a-tenth-is-lacking",
+        Demand.of((0.5, 300), (2.5, 800)),
+        Goal(machines_max=2),
+        3,
+        (met(), operations(3)),
+        operators=line(work=Op(400, instances=2)),
+    ),
+    Scenario(
         "more-machines-than-the-goal-allows",
         Demand.constant(300),
         Goal(throughput=1000, machines_max=2),
         2,
-        (calm, machines(2, since=0.5), operations(3)),
+        (machines(2, since=0.5), operations(3)),
         machines=4,
         operators=READY,
     ),
@@ -506,7 +547,7 @@ TWO_GOALS = [
         Demand.constant(5000),
         Goal(machines_max=2),
         3,
-        (calm, machines(2), throughput(1300, 1.5), operations(5)),
+        (machines(2), throughput(1300, 1.5), operations(5)),
         operators=line(parse=Op(5000, instances=6)),
         machines=2,
     ),
@@ -626,11 +667,30 @@ THRESHOLDS = [
     ),
 ]
 
-#: Scenarios that are known not to hold, each with the fault that is the reason. Each is an expected failure: one that
-#: holds must be taken out here.
-KNOWN: dict[str, str] = {}
+#: With each of these strategies, all scenarios with a goal must hold.
+STRATEGIES = ("stela", "gain")
+#: Every scenario with a goal must be calm as well, but for these.
+RESTLESS: dict[str, str] = {**OPPOSITE}
+#: And every one must end each hour of constant load with few machines, but for these.
+MORE_MACHINES: dict[str, str] = {}
+#: What is known not to hold, by scenario and strategy, each with the reason. Whoever mends it takes it out here: the
+#: test fails if it holds.
+KNOWN: dict[tuple[str, str], Shortfall] = {}
+
+GOALS = (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *SAFEGUARDS, *CHAINS)
+
+
+def always(name: str) -> tuple[Check, ...]:
+    """What must hold in every scenario with a goal."""
+    bars = ((calm, RESTLESS), (few_machines(), MORE_MACHINES))
+    return tuple(check for check, exceptions in bars if name not in exceptions)
+
 
 SCENARIOS = [
-    replace(one, fails=KNOWN.get(one.name, ""))
-    for one in (*STEPS, *DAYS, *ROUGH, *LIMITS, *GRAPHS, *FAULTS, *TWO_GOALS, *THRESHOLDS)
+    *(
+        replace(one.under(strategy), holds=(*one.holds, *always(one.name)), shortfall=KNOWN.get((one.name, strategy)))
+        for one in GOALS
+        for strategy in STRATEGIES
+    ),
+    *THRESHOLDS,
 ]

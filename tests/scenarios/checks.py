@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 
 from scenario import HOUR, Check, Scenario
@@ -10,6 +11,8 @@ from penstock.simulator import Done, Moment, Trace
 
 #: Reached is what is not below by more than this share.
 TOLERANCE = 0.05
+#: A goal counts as met once it is reached for so many seconds on end.
+MET = 600.0
 MINUTE = 60.0
 DAY = 24 * HOUR
 
@@ -21,12 +24,13 @@ def phases(scenario: Scenario, least: float = 0.0) -> list[tuple[float, float]]:
 
 
 def calm(scenario: Scenario, trace: Trace) -> str:
-    """Under constant load, no two opposite operations within an hour."""
-    done = [one for one in trace.operations if one.state == "done"]
+    """Under constant load, the controller carries out no two opposite operations within an hour."""
+    done = [one for one in trace.operations if one.state == "done" and not _asked_by_a_person(scenario, one)]
     for place, first in enumerate(done):
         for second in done[place + 1 :]:
             near = second.asked - first.ended < HOUR
-            constant = not any(first.asked < at <= second.asked for at in scenario.changes)
+            # What was decided at the moment of a change was decided on the load before.
+            constant = not any(first.asked <= at <= second.asked for at in scenario.loads)
             if near and constant and opposite(first, second):
                 apart = _minutes(second.asked - first.ended)
                 return f"operations {first.id} and {second.id} are opposite, {apart} apart, under constant load"
@@ -34,14 +38,15 @@ def calm(scenario: Scenario, trace: Trace) -> str:
 
 
 def opposite(first: Done, second: Done) -> bool:
-    if first.machines or second.machines:
-        return first.machines * second.machines < 0
+    """Whether one brings machines, or instances of an operator, and the other takes some away."""
+    if first.machines * second.machines < 0:
+        return True
     return any(first.instances.get(name, 0) * more < 0 for name, more in second.instances.items())
 
 
 def met(operations: int = 3, within: float = 30.0, least: float = 40.0, after: float = 0.0) -> Check:
-    """After a change of the load, the goal is met within so many operations and minutes, and at the end of every time
-    with a constant load that is at least so many minutes long. Only from the hour `after` on."""
+    """After a change of the load, the goal is met for ten minutes on end, within so many operations and minutes, and at
+    the end of every time with a constant load that is at least so many minutes long. Only from the hour `after` on."""
 
     def check(scenario: Scenario, trace: Trace) -> str:
         for start, stop in phases(scenario, least * MINUTE):
@@ -49,7 +54,7 @@ def met(operations: int = 3, within: float = 30.0, least: float = 40.0, after: f
                 continue
             required = scenario.required(scenario.demand.rate(start)) * (1 - TOLERANCE)
             moments = trace.between(start, stop)
-            reached = next((one.at for one, then in pairwise(moments) if _least(one, then) >= required), None)
+            reached = _stays(moments, required)
             goal = f"{required:,.0f} rows/s after {_hours(start)}"
             if reached is None:
                 best = max(one.throughput for one in moments)
@@ -154,6 +159,18 @@ def instances(most: int) -> Check:
     return check
 
 
+def fewest_instances(operator: str, least: int, since: float = 0.0) -> Check:
+    """From this hour on, an operator never has fewer instances than this."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        for one in trace.moments:
+            if one.at >= since * HOUR and one.instances[operator] < least:
+                return f"{operator} has {one.instances[operator]} instances at {_hours(one.at)} instead of {least}"
+        return ""
+
+    return check
+
+
 def throughput(least: float, since: float, until: float = 1e9) -> Check:
     """The mean throughput between these hours is at least this."""
 
@@ -225,11 +242,40 @@ def falls_behind(since: float, until: float) -> Check:
     return check
 
 
-def told(text: str) -> Check:
-    """Somebody who reads the events finds this."""
+def told(text: str, since: float = 0.0, until: float = 1e9) -> Check:
+    """Somebody who reads the events of these hours finds this."""
 
     def check(_: Scenario, trace: Trace) -> str:
-        return "" if any(text in said for _, _, said in trace.told) else f'no event says "{text}"'
+        found = any(text in said for at, _, said in trace.told if since * HOUR <= at < until * HOUR)
+        return "" if found else f'no event says "{text}"'
+
+    return check
+
+
+def undone(times: int = 1, windows: float = 2.0) -> Check:
+    """So many changes were harmful, and each was undone within so many windows after it had been carried out."""
+
+    def check(scenario: Scenario, trace: Trace) -> str:
+        pairs = [(one, then) for one, then in pairwise(trace.operations) if "was harmful and is undone" in then.why]
+        if len(pairs) != times:
+            return f"{len(pairs)} harmful changes were undone instead of {times}"
+        for harmful, undo in pairs:
+            if undo.asked - harmful.ended > windows * scenario.window:
+                return f"operation {harmful.id} was undone after {_minutes(undo.asked - harmful.ended)}"
+        return ""
+
+    return check
+
+
+def changes_an_hour(most: int) -> Check:
+    """Within any hour, at most so many operations are asked for."""
+
+    def check(_: Scenario, trace: Trace) -> str:
+        asked = [one.asked for one in trace.operations]
+        for first, last in zip(asked, asked[most:], strict=False):
+            if last - first < HOUR:
+                return f"{most + 1} operations are asked for within {_minutes(last - first)} at {_hours(first)}"
+        return ""
 
     return check
 
@@ -241,8 +287,22 @@ def mean_throughput(trace: Trace, start: float, stop: float) -> float:
     return total / max(sum(lengths), 1e-9)
 
 
-def _least(one: Moment, then: Moment) -> float:
-    return min(one.throughput, then.throughput)
+def _stays(moments: Sequence[Moment], required: float) -> float | None:
+    """Since when the throughput is as required, for as long as counts as met, or until the last moment; None if it
+    never is. What piled up during a change flows off faster for a while, and that does not count."""
+    since: float | None = None
+    for one in moments:
+        if one.throughput < required:
+            since = None
+        elif since is None:
+            since = one.at
+        elif one.at - since >= MET:
+            return since
+    return since
+
+
+def _asked_by_a_person(scenario: Scenario, one: Done) -> bool:
+    return any(abs(one.asked - at) < 1 for at in scenario.asked_by_people)
 
 
 def _shape(moment: Moment) -> str:

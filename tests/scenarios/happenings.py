@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
-from penstock.simulator import Simulation
+from penstock.simulator import FluidTopology, Simulation
 
 Happens = Callable[[Simulation], object]
+#: Seconds from one look at the topology to the next.
+LOOK = 5.0
 
 
 def fails(call: str, why: str = "the fault of the scenario") -> Happens:
@@ -46,17 +49,70 @@ def resumed(simulation: Simulation) -> None:
     simulation.steering.resume()
 
 
-def driver_limit(rate: float) -> Happens:
-    return lambda simulation: simulation.topology.limit_driver(rate)
+@dataclass(frozen=True)
+class Retuned:
+    """Operators have other rates from now on."""
+
+    rates: Mapping[str, float]
+
+    def __call__(self, simulation: Simulation) -> None:
+        truth = simulation.topology.truth
+        simulation.topology.retune({name: replace(truth[name], rate=rate) for name, rate in self.rates.items()})
 
 
-def person(action: str, *arguments: object) -> Happens:
+@dataclass(frozen=True)
+class DriverLimit:
+    """From now on, the driver hands out so many rows a second at most, at all sources together."""
+
+    rate: float
+
+    def __call__(self, simulation: Simulation) -> None:
+        simulation.topology.limit_driver(self.rate)
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """From now on, all instances of an operator together execute at most so many rows a second whenever the topology
+    is like this. Changes can be harmful by that, and no measurement before them tells."""
+
+    operator: str
+    most: float
+    when: Callable[[FluidTopology], bool]
+
+    def __call__(self, simulation: Simulation) -> None:
+        topology, usual = simulation.topology, simulation.topology.truth[self.operator]
+
+        def look() -> None:
+            truth = replace(usual, most=self.most) if self.when(topology) else usual
+            if topology.truth[self.operator] != truth:
+                topology.retune({self.operator: truth})
+
+        topology.clock.every(lambda: LOOK, look)
+
+
+def crowded(operator: str, instances: int) -> Callable[[FluidTopology], bool]:
+    """Whether an operator has more instances than this: they get in each other's way."""
+    return lambda topology: topology.placements.requested.total(operator) > instances
+
+
+def cramped(machines: int) -> Callable[[FluidTopology], bool]:
+    """Whether there are fewer machines than this: what they keep in memory no longer fits."""
+    return lambda topology: len(topology.cluster.machines) < machines
+
+
+@dataclass(frozen=True)
+class Person:
     """Somebody asks for something."""
 
-    def ask(simulation: Simulation) -> None:
+    action: str
+    arguments: tuple[object, ...]
+
+    def __call__(self, simulation: Simulation) -> None:
         try:
-            getattr(simulation.steering, action)(*arguments)
+            getattr(simulation.steering, self.action)(*self.arguments)
         except PenstockError as refusal:
             simulation.topology.happened("notice", f"refused: {refusal}", "person")
 
-    return ask
+
+def person(action: str, *arguments: object) -> Person:
+    return Person(action, arguments)

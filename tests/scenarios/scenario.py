@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from happenings import DriverLimit, Person, Retuned
+
 from penstock import Settings, Topology, sinks, sources
 from penstock.autoscaler.goals import Goal
-from penstock.cluster.model import Cluster, Placement
+from penstock.autoscaler.guards import Guard
+from penstock.cluster.model import Cluster
 from penstock.simulator import Demand, FluidTopology, Seconds, Simulation, Trace, Truth, VirtualClock
-from penstock.strategies.mapping.round_robin import round_robin
+from penstock.strategies.mapping.chained import Chained
+from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.topology.definition import TopologyDefinition
 
 #: What happens at a time, in hours; it may change anything.
@@ -22,7 +26,7 @@ Check = Callable[["Scenario", Trace], str]
 SCHEMA = "id long, value double"
 HOUR = 3600.0
 #: In front of an operator wait at most as many rows as it executes in a minute or less.
-SETTINGS: Mapping[str, object] = {"backlog_rows": 20_000, "chaining": "off"}
+SETTINGS: Mapping[str, object] = {"backlog_rows": 20_000}
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Op:
     emits: float = 1.0
     tasks: int = 0
     instances: int = 1
+    #: Declared: it never has fewer instances.
+    least: int = 1
     weight: float = 1.0
     most: float = math.inf
 
@@ -44,6 +50,28 @@ class Op:
 
 #: `work` does nearly all there is to do: 1,000 rows a second need 2.74 cores.
 LINE = {"rows": Op(50_000), "parse": Op(5_000), "work": Op(400), "out": Op(50_000)}
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """What is known not to hold, and why: parts of what the checks say. All other checks must hold."""
+
+    why: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a scenario."""
+
+    #: What does not hold, as was to be expected.
+    known: tuple[str, ...]
+    #: What does not hold, and a known shortfall that holds.
+    surprises: tuple[str, ...]
+
+    def __str__(self) -> str:
+        known = f"known shortfall: {'; '.join(self.known)}" if self.known else "holds"
+        return f"FAILS: {'; '.join(self.surprises)}" if self.surprises else known
 
 
 @dataclass(frozen=True)
@@ -61,11 +89,38 @@ class Scenario:
     slots: int = 1
     cores: int = 2
     machines_most: int = 12
+    #: Whether operators that are placed alike run as one.
+    chaining: str = "off"
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: Seconds = field(default_factory=Seconds)
     happens: tuple[Happening, ...] = ()
-    #: The fault that is the reason, if the scenario is known not to hold.
-    fails: str = ""
+    #: Guards of the user's own.
+    guards: tuple[Guard, ...] = ()
+    #: What is known not to hold; None if everything does.
+    shortfall: Shortfall | None = None
+
+    @property
+    def strategy(self) -> str:
+        """Empty if the scenario names none."""
+        return str(self.settings.get("strategy", ""))
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}-{self.strategy}" if self.strategy else self.name
+
+    @property
+    def window(self) -> float:
+        """The seconds of the window that decisions are made on."""
+        settings = self._settings
+        return settings.window_samples * settings.sample_seconds
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings(**{**SETTINGS, "chaining": self.chaining, **self.settings})  # type: ignore[arg-type]
+
+    def under(self, strategy: str) -> Scenario:
+        """The same with this strategy."""
+        return replace(self, settings={**self.settings, "strategy": strategy})
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -90,14 +145,19 @@ class Scenario:
                     name, _count, inputs=inputs, key="id", schema=SCHEMA, tasks=op.tasks, instances=op.instances
                 )
             else:
-                made[name] = topology.map(name, _same, inputs=inputs, schema=SCHEMA, instances=op.instances)
+                made[name] = topology.map(
+                    name, _same, inputs=inputs, schema=SCHEMA, instances=op.instances, min_instances=op.least
+                )
         return topology.definition()
 
     def run(self) -> Trace:
         """Let it happen, in virtual time."""
         clock, definition = VirtualClock(), self.definition()
         cluster = Cluster.of([f"m{n + 1}" for n in range(self.machines)], self.slots, self.cores)
-        placement: Placement = round_robin(definition, cluster)
+        settings = self._settings
+        wanted = Wanted.at_start(definition, cluster, settings.slot_instances, settings.chaining == "on")
+        placement = Chained().place(wanted)
+        assert not isinstance(placement, NoRoom)
         with clock.installed():
             topology = FluidTopology(
                 definition,
@@ -105,18 +165,31 @@ class Scenario:
                 {name: op.truth for name, op in self.operators.items()},
                 {source.name: self.demand for source in definition.sources},
                 clock=clock,
-                settings=Settings(**{**SETTINGS, **self.settings}),  # type: ignore[arg-type]
+                settings=self._settings,
                 placement=placement,
                 machines_most=self.machines_most,
             )
             topology.engine.seconds = self.seconds
-            simulation = Simulation(topology, self.goal)
+            simulation = Simulation(topology, self.goal, guards=self.guards)
             try:
                 for hours, happens in self.happens:
                     clock.later(hours * HOUR, lambda happens=happens: _happen(simulation, happens), "")
                 return simulation.run(self.hours * HOUR)
             finally:
                 simulation.close()
+
+    def judge(self, trace: Trace) -> Outcome:
+        """Compare what happened with what must hold."""
+        problems = [problem for check in self.holds if (problem := check(self, trace))]
+        if self.shortfall is None:
+            return Outcome((), tuple(problems))
+        parts = self.shortfall.problems
+        known = [problem for problem in problems if any(part in problem for part in parts)]
+        others = [problem for problem in problems if problem not in known]
+        for part in parts:
+            if not any(part in problem for problem in known):
+                others.append(f'"{part}" is a known shortfall, and it holds: take it out of KNOWN')
+        return Outcome(tuple(known), tuple(others))
 
     # What is true, which no controller sees
 
@@ -139,6 +212,18 @@ class Scenario:
         return sorted({*self.demand.changes(self.hours), *(hours * HOUR for hours, _ in self.happens)})
 
     @cached_property
+    def loads(self) -> list[float]:
+        """When what is offered or what is true changes. That metrics are missing, that sources are paused or that
+        machines do not come is not another load."""
+        true = (hours * HOUR for hours, happens in self.happens if isinstance(happens, Retuned | DriverLimit))
+        return sorted({*self.demand.changes(self.hours), *true})
+
+    @cached_property
+    def asked_by_people(self) -> frozenset[float]:
+        """When somebody asks for something, in seconds."""
+        return frozenset(hours * HOUR for hours, happens in self.happens if isinstance(happens, Person))
+
+    @cached_property
     def _for_a_row(self) -> float:
         """Throughput for a row of every source."""
         return sum(self.operators[sink].weight * self.row[sink] for sink in self.sinks)
@@ -152,25 +237,27 @@ class Scenario:
         return min(offered * self._for_a_row, (self.goal.throughput if self.goal else None) or math.inf)
 
     def fewest(self, offered: float, at: float = 0.0) -> int:
-        """The fewest machines whose cores are enough for the required throughput, by the rates that are true then."""
-        rows = self.required(offered) / self._for_a_row
+        """The fewest machines whose cores are enough for the required throughput, or for as much of it as the driver,
+        a service or the tasks of keyed operators let through, by what is true then."""
         rates = {name: op.rate for name, op in self.operators.items()}
+        tasks = {name: op.tasks for name, op in self.operators.items()}
+        driver = math.inf
         for hours, happens in self.happens:
-            if isinstance(happens, Retuned) and hours * HOUR <= at:
+            if hours * HOUR > at:
+                continue
+            if isinstance(happens, Retuned):
                 rates |= happens.rates
+            elif isinstance(happens, DriverLimit):
+                driver = happens.rate
+            elif isinstance(happens, Person) and happens.action == "repartition":
+                operator, number = happens.arguments
+                tasks[str(operator)] = int(str(number))
+        rows = min(self.required(offered) / self._for_a_row, driver / self.sources)
+        for name, op in self.operators.items():
+            most = min(op.most, rates[name] * (tasks[name] or math.inf))
+            rows = min(rows, most / self.row[name])
         cores = sum(rows * self.row[name] / rates[name] for name, op in self.operators.items() if op.works)
         return max(math.ceil(cores / (self.slots * self.cores) - 1e-9), 1)
-
-
-@dataclass(frozen=True)
-class Retuned:
-    """Happens: operators have other rates from now on."""
-
-    rates: Mapping[str, float]
-
-    def __call__(self, simulation: Simulation) -> None:
-        truth = simulation.topology.truth
-        simulation.topology.retune({name: replace(truth[name], rate=rate) for name, rate in self.rates.items()})
 
 
 def _same(batch):

@@ -37,6 +37,7 @@ def table(scenario: Scenario, trace: Trace, lines: int = LINES) -> str:
 def _line(scenario: Scenario, one: Moment) -> str:
     offered = scenario.demand.rate(one.at)
     counts = " ".join(f"{name}={count}" for name, count in one.instances.items())
+    counts += "".join(f" ({' - '.join(chain)})" for chain in one.chains)
     return (
         f"{one.at / HOUR:8.2f} {one.offered:9,.0f} {one.throughput:9,.0f} {scenario.required(offered):9,.0f} "
         f"{one.machines:6} {scenario.fewest(offered, one.at):4} {one.waiting:10,}  {counts}"

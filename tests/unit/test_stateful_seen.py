@@ -98,6 +98,25 @@ def test_changes_are_told_apart_and_their_share_of_the_state_is_worked_out() -> 
     assert "0.10, 0.20, -, 0.40" in "\n".join(stateful_bars.migration_table(found))
 
 
+def test_the_other_operators_are_shown_beside_what_moved() -> None:
+    told = [operation(1, {"detector": 5}), operation(2, {"detector": -5}, moves=4)]
+    found = migrations_of(told, {}, TASKS)
+    assert found[0].others == ()
+    assert [(one.operator, one.gap, one.usual_gap, one.behind) for one in found[1].others] == [
+        ("input", 2.6, 2.5, False),
+        ("reporter", 4.5, None, True),
+    ]
+    lines = stateful_bars.migration_table(found)
+    assert "| 2 | input | 2.60 (2.50) | 350.0 | 344.0 |" in lines
+    assert "| 2 | reporter, behind the detector | 4.50 | 12.0 | 0.0 |" in lines
+    assert not [line for line in lines if line.startswith("| 1 | input")]
+
+
+def test_where_no_state_moved_no_others_are_shown() -> None:
+    lines = stateful_bars.migration_table([migration(OUT, 0)])
+    assert len([line for line in lines if line.startswith("| ---")]) == 1
+
+
 def test_the_first_tweet_was_due_when_the_earliest_look_says_so() -> None:
     samples = [sample(100.0), sample(103.0, tweets=20), sample(104.0, tweets=31), sample(110.0, tweets=60)]
     began, since = since_first_tweet(samples, lambda row: row / 10)

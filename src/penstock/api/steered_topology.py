@@ -26,12 +26,13 @@ def steered(
     goal: Goal | None = None,
     entry: Entry | None = None,
     neighbours: Neighbours = ALONE,
+    guards: Sequence[Guard] = (),
 ) -> Iterator[Steering]:
     """Steer a run until the block is left; an operation that is under way then is rolled back first."""
     steering = Steering(run, cluster_kind, request_stop, neighbours)
     with ExitStack() as until_the_end:
         until_the_end.callback(steering.close)
-        open_to_others(steering, run, until_the_end, goal, entry)
+        open_to_others(steering, run, until_the_end, goal, entry, guards)
         yield steering
 
 

@@ -83,7 +83,7 @@ class Steering(Reads):
             placement, cluster, settings = self._run.placements.planned, self._run.cluster, self._run.settings
             if slots is not None:
                 wanted = {self._slot(name): number for name, number in slots.items()}
-                return Proposal(plans.set_instances(placement, operator, wanted))
+                return Proposal(plans.set_instances(placement, operator, wanted, snapshot=self.desk.planned()))
             plan = plans.so_many_instances(
                 self._run.definition,
                 placement,
@@ -94,6 +94,7 @@ class Steering(Reads):
                 settings.slot_instances,
                 chains=settings.chaining == "on",
                 snapshot=self.desk.planned(),
+                traffic_gain=settings.traffic_gain,
             )
             if isinstance(plan, NoRoom):
                 raise PenstockError(

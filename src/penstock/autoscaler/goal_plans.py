@@ -34,6 +34,7 @@ from penstock.autoscaler.rearrangement import Rearranged, rearranged
 from penstock.autoscaler.steps import Step, machines_brought, open_steps, taken_back, way_back, with_machines
 from penstock.autoscaler.strategies import Gain, Strategy
 from penstock.cluster.model import Placement, Slot
+from penstock.monitor.snapshot import Snapshot
 from penstock.plans.plan import AddMachine, Plan, diff
 from penstock.plans.repair import repair
 from penstock.strategies.decision import Decision, NothingToDo
@@ -146,29 +147,38 @@ def _machines(view: View, load: Load, strategy: Strategy, wanted: Grow, rules: R
         found = strategy.scale_out(rates, placement, coming.cluster, coming.machines, rules, memory)
     else:
         found = strategy.scale_out(rates, view.snapshot.placement, coming.cluster, coming.machines, rules)
+    slow = too_slow(view.snapshot, load, rules)
     if isinstance(found, Decision):
-        slow = too_slow(view.snapshot, load, rules)
         new = {step.operator for step in found.steps if step.origin is None}
         if new and new.isdisjoint(slow):
-            return _cores(view, load, coming, wanted.reason) or Nothing(
+            return _cores(view, load, coming, slow, wanted.reason) or Nothing(
                 f"{wanted.reason}; a machine would bring nothing: {at_their_limit(view, slow) or why_not}"
             )
     elif isinstance(found, NothingToDo):
         # Whether cores are what lacks, is asked here for all strategies.
-        return _cores(view, load, coming, wanted.reason) or answer_of(found, view, wanted.reason, view.machines)
+        nothing = answer_of(found, view, wanted.reason, view.machines)
+        return _cores(view, load, coming, slow, wanted.reason) or nothing
     return answer_of(found, view, wanted.reason, len(coming.cluster.machines))
 
 
-def _cores(view: View, load: Load, coming: Coming, why: str) -> Proposal | None:
-    """Machines for operators that have all the instances that they can use, but not the cores: some of the instances
-    move there, with their tasks."""
+def _cores(view: View, load: Load, coming: Coming, slow: Sequence[str], why: str) -> Proposal | None:
+    """Machines for what a strategy, which looks at operators one by one, does not see. Operators that have all the
+    instances that they can use, but not the cores: some of the instances move there, with their tasks. And a chain that
+    is too slow as a whole, though each of its operators by itself is fast enough: it grows as a whole."""
     larger = replace(view.snapshot, cluster=coming.cluster.plus(coming.machines))
     other = rearranged(larger, load, view.goal.throughput if view.goal else None, view.settings)
-    if not isinstance(other, Rearranged) or not other.moved:
+    if not isinstance(other, Rearranged):
+        return None
+    chains = [chain for chain in view.snapshot.chains if chain[0] in slow and other.added.keys() >= set(chain)]
+    new_slots = {slot for machine in coming.machines for slot in machine.slots}
+    if not other.moved and (not chains or new_slots.isdisjoint(other.placement.slots)):
         return None
     found = _instances(view, other, why)
     actions = (*(AddMachine(machine) for machine in coming.machines), *found.plan.actions)
-    reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    if other.moved:
+        reason = f"{', '.join(dict.fromkeys(other.moved))} lacks cores, not instances: {other}"
+    else:
+        reason = f"the chain {' - '.join(chains[0])} is too slow as a whole: {other}"
     machines = [replace(one, value=float(len(larger.cluster.machines))) for one in found.predictions[:1]]
     return replace(
         found, plan=Plan(actions, reason), reasons=(why, reason), predictions=(*machines, *found.predictions[1:])
@@ -192,7 +202,7 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
     # What is reverted, and what says to a strategy that takes instances away itself how many these are.
     steps = came = with_machines(view.history, wanted.machines)
     placement = _without_what_is_idle(view, load, steps)
-    if placement == snapshot.placement != taken_back(snapshot.placement, steps, snapshot.definition):
+    if placement == snapshot.placement != taken_back(snapshot, steps):
         steps = []  # all that came with the machine is needed
     rates = load if strategy.needs_rates else bare_load(snapshot)
     if isinstance(strategy, Gain):
@@ -210,16 +220,26 @@ def _fewer(view: View, load: Load, strategy: Strategy, wanted: Shrink, rules: Ru
 
 def _without_what_is_idle(view: View, load: Load, steps: Sequence[Step]) -> Placement:
     """The placement without the instances that these steps added. An operator that would have too little time without
-    them keeps as many as it needs; in a chain, that is the operator that takes most of the chain's time."""
+    them keeps as many as it needs; in a chain, that is the operator that takes most of the chain's time, or the whole
+    chain if that operator by itself would have time enough."""
     snapshot, kept = view.snapshot, Counter[str]()
     expectation = Expectation(snapshot, load, view.settings.chaining == "on")
     while True:
-        placement = taken_back(snapshot.placement, steps, snapshot.definition, kept)
+        placement = taken_back(snapshot, steps, kept)
         lacking = _too_full(snapshot.placement, placement, expectation)
         if not lacking:
             return placement
         utilisation = expectation.of(placement).utilisation
-        kept[max(lacking, key=lambda name: utilisation[name])] += 1
+        busiest = max(lacking, key=lambda name: utilisation[name])
+        kept.update(_keeps_one(snapshot, placement, expectation, busiest))
+
+
+def _keeps_one(snapshot: Snapshot, placement: Placement, expectation: Expectation, name: str) -> Sequence[str]:
+    """Who keeps an instance if an operator has too few: it alone, or its chain, which then stays one."""
+    chain = snapshot.chain_of(name)
+    alone = (snapshot.operators[name].rate or 0.0) / max(expectation.rates[name] * placement.total(name), 1e-9)
+    alike = all(placement.of(one) == placement.of(name) for one in chain)
+    return chain if alike and alone <= MOST_USED else (name,)
 
 
 def _to_take_back(now: Placement, left: Placement, steps: Sequence[Step], machines: int) -> tuple[Added, ...]:
@@ -251,7 +271,7 @@ def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> D
         if not lacking:
             break
         name = max(lacking, key=lambda one: expected.fullness[one])
-        more = _with_one_more(after, name, slots, view.settings.slot_instances)
+        more = _with_one_more(view, after, name, slots)
         if more is None:
             after = repair(placement, slots) if short else after
             break
@@ -263,10 +283,10 @@ def _with_what_is_needed(view: View, found: Decision, placement: Placement) -> D
     return replace(found, placement=after, steps=(), reason=reason, projected=None)
 
 
-def _with_one_more(placement: Placement, name: str, slots: Sequence[Slot], most: int) -> Placement | None:
+def _with_one_more(view: View, placement: Placement, name: str, slots: Sequence[Slot]) -> Placement | None:
     """The placement with one more instance of an operator on one of these slots; None if none of them has room."""
     load = placement.load()
-    room = [slot for slot in slots if load.get(slot, 0) < most]
+    room = [slot for slot in slots if load.get(slot, 0) < view.settings.slot_instances]
     if not room:
         return None
     own = dict(placement.of(name))
@@ -274,7 +294,8 @@ def _with_one_more(placement: Placement, name: str, slots: Sequence[Slot], most:
     own[slot] = own.get(slot, 0) + 1
     tasks = dict(placement.tasks)
     if name in tasks:
-        tasks[name] = follow_instances(tasks[name], own)
+        sizes = view.snapshot.operators[name].state_sizes(len(tasks[name]))
+        tasks[name] = follow_instances(tasks[name], own, sizes)
     return Placement({**placement.instances, name: own}, tasks)
 
 
@@ -284,7 +305,7 @@ def _relaxed(view: View, load: Load, rules: Rules, why: str) -> Answer:
     steps, now = open_steps(view.history), view.balance
     if not steps or steps[-1].machines or now.behind or now.lacking or too_slow(view.snapshot, load, rules):
         return Nothing(why)
-    placement = taken_back(view.snapshot.placement, steps[-1:], view.snapshot.definition)
+    placement = taken_back(view.snapshot, steps[-1:])
     actions = diff(view.snapshot.placement, placement)
     if not actions or not _enough(view, load, placement):
         return Nothing(why)

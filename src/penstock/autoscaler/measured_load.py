@@ -47,7 +47,13 @@ def measured_load(snapshot: Snapshot, on_demand: bool = False) -> Load:
 def bare_load(snapshot: Snapshot) -> Load:
     """The graph without rates, for strategies that need no rates."""
     operators = tuple(
-        OperatorLoad(one.name, 0.0, most_instances=_most(one), least_instances=one.min_instances)
+        OperatorLoad(
+            one.name,
+            0.0,
+            most_instances=_most(one),
+            least_instances=one.min_instances,
+            state=_state(snapshot, one.name),
+        )
         for one in snapshot.definition.operators
     )
     return Load(operators, tuple(StreamLoad(one.producer, one.consumer, 0.0) for one in snapshot.streams.values()))
@@ -75,6 +81,7 @@ def _operators(snapshot: Snapshot) -> tuple[OperatorLoad, ...]:
                 backlog_growth=one.backlog.growth,
                 holds_others=_holds_others(snapshot, operator.name),
                 cpu=None if one.cpu_utilisation is None else one.cpu_utilisation * one.instances,
+                state=_state(snapshot, operator.name),
             )
         )
     return tuple(loads)
@@ -117,6 +124,11 @@ def _share_for_rows(one: OperatorSnapshot, longest_batch: float | None) -> float
     # A batch gets at least half of the time for rows (see engine/query/pacing.py), and may be longer already.
     for_rows = max(longest_batch - fixed, longest_batch / 2, duration - fixed)
     return for_rows / (for_rows + fixed)
+
+
+def _state(snapshot: Snapshot, name: str) -> tuple[int, ...] | None:
+    tasks = snapshot.placement.tasks.get(name)
+    return snapshot.operators[name].state_sizes(len(tasks)) if tasks else None
 
 
 def _most(operator: Operator) -> int | None:

@@ -95,6 +95,7 @@ class _Draft:
         self._instances = {name: dict(slots) for name, slots in self._before.instances.items()}
         self._most = dict(zip(load.position, most_instances(load, self._before), strict=True))
         self._cores = {one.name: cores_of_one(snapshot, one.name) for one in load.operators}
+        self._sizes = {one.name: one.state for one in load.operators}
         self._idle = idle_cores(snapshot)
         #: The slots whose cores are all busy.
         self._crowded = {slot for slot, idle in self._idle.items() if idle < 0.1 * slot.cores}
@@ -107,7 +108,7 @@ class _Draft:
     def placement(self) -> Placement:
         tasks = dict(self._before.tasks)
         for name in self.added.keys() & tasks.keys() | set(self.moved) & tasks.keys():
-            tasks[name] = follow(tasks[name], self._before.of(name), self._instances[name])
+            tasks[name] = follow(tasks[name], self._before.of(name), self._instances[name], self._sizes[name])
         return Placement(self._instances, tasks)
 
     def slow(self, expected: Expected) -> tuple[str, ...]:

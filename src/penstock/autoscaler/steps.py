@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Nothing, machines_fewer, machines_more
 from penstock.cluster.model import Cluster, Machine, Placement, Slot
+from penstock.monitor.snapshot import Snapshot
 from penstock.plans.plan import Action, AddMachine, RemoveMachine, apply, diff
 from penstock.plans.repair import repair
 from penstock.strategies.mapping.tasks import follow_instances
-from penstock.topology.definition import TopologyDefinition
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ def machines_brought(history: Sequence[Decided]) -> int:
     return sum(machines_more(plan) - machines_fewer(plan) for plan in done)
 
 
-def taken_back(
-    placement: Placement, steps: Sequence[Step], definition: TopologyDefinition, kept: Mapping[str, int] | None = None
-) -> Placement:
+def taken_back(snapshot: Snapshot, steps: Sequence[Step], kept: Mapping[str, int] | None = None) -> Placement:
     """The placement without what these steps, the newest first, changed in numbers of instances; of the instances that
     they added, those that are `kept` stay. An instance goes from the slot that has most more of its operator than
     before the steps, and one that was given away comes back where it lacks most, so where nothing else has changed and
-    nothing is kept, the placement from before comes out."""
+    nothing is kept, the instances from before come out. Tasks go home as far as that moves no more bytes than any other
+    way to share them fairly."""
+    placement = snapshot.placement
     instances = {name: dict(slots) for name, slots in placement.instances.items()}
     tasks = dict(placement.tasks)
     change: Counter[str] = Counter()
@@ -129,14 +129,16 @@ def taken_back(
         change.update(step.instances)
     for name, count in change.items():
         slots, had = instances[name], steps[-1].before.instances.get(name, {})
-        least = max(definition.operator(name).min_instances, 1)
+        least = max(snapshot.definition.operator(name).min_instances, 1)
         for _ in range(min(count - (kept or {}).get(name, 0), sum(slots.values()) - least)):
             _drop(slots, had)
         for _ in range(-count):
             _bring_back(slots, {slot: number for slot, number in had.items() if slot in placement.slots})
     for name in change.keys() & tasks.keys():
         if instances[name] != placement.of(name):
-            tasks[name] = follow_instances(tasks[name], instances[name])
+            sizes = snapshot.operators[name].state_sizes(len(tasks[name]))
+            homes = steps[-1].before.tasks.get(name, ())
+            tasks[name] = follow_instances(tasks[name], instances[name], sizes, homes)
     return Placement(instances, tasks)
 
 

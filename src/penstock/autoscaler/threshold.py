@@ -138,6 +138,7 @@ def _placed(view: View, instances: Mapping[str, int]) -> Placement | NoRoom:
         slot_instances=settings.slot_instances,
         chains=settings.chaining == "on",
         snapshot=snapshot,
+        traffic_gain=settings.traffic_gain,
     )
     answer = place(settings.mapping, wanted)
     if isinstance(answer, NoRoom):

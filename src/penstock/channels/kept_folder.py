@@ -14,6 +14,8 @@ from pathlib import Path
 
 #: The file in the folder that users lock.
 USERS = "users.lock"
+#: How often a folder is made again that others delete.
+TRIES = 100
 #: The locks that this process holds.
 _HELD: list[int] = []
 
@@ -21,15 +23,24 @@ _HELD: list[int] = []
 def use(folder: Path) -> None:
     """Make the folder if it is missing, and keep it from being deleted until this process ends. Processes that are
     forked from this one do not count."""
-    while True:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # it was deleted just now
+    for _ in range(TRIES):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = _opened(folder)
+        except (FileNotFoundError, FileExistsError) as problem:  # it was deleted just now, or cannot be made
+            gone: OSError = problem
+            continue
+        try:
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_there(handle, folder):
                 _HELD.append(handle)
                 return
-            os.close(handle)  # the folder was deleted while this process waited for the lock
+            gone = FileNotFoundError(f"{folder} was deleted")  # while this process waited for the lock
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise gone
 
 
 def leave() -> None:
@@ -38,29 +49,63 @@ def leave() -> None:
         os.close(_HELD.pop())
 
 
-def deleted(folder: Path) -> bool:
-    """Delete the folder unless somebody uses it; whether it is gone."""
-    try:
-        handle = _opened(folder)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_there(handle, folder):
-            return False
+class Users:
+    """Those who use the folder, as the one sees them who waits until there are none. The lock stays open meanwhile: if
+    somebody who clears old files takes its name away, the users still hold this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = _opened(folder)
+        self._parent = os.getppid()
+
+    def remain(self) -> bool:
+        """Whether somebody uses the folder. Where that cannot be asked, it is the process that has started this one."""
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return os.getppid() == self._parent
+            if _is_there(self._lock, self._folder) or not (self._folder / USERS).exists():
+                return False
+            # Users who came after its name was taken away have another one.
+            try:
+                newer = _opened(self._folder)
+            except OSError:
+                return False
+            os.close(self._lock)
+            self._lock = newer
+
+    def delete_folder(self) -> None:
+        """Once nobody uses it. What cannot be deleted stays: nobody waits for it."""
+        _clear(self._folder)
+        os.close(self._lock)
+
+
+def delete_leftovers(folder: Path) -> None:
+    """Delete what was written after the folder was deleted, unless somebody uses it again."""
+    if not folder.exists():
+        return
+    with suppress(OSError):
+        users = Users(folder)
+        if not users.remain():
+            users.delete_folder()
+
+
+def _clear(folder: Path) -> None:
+    with suppress(OSError):  # somebody else has deleted it
         for child in folder.iterdir():
             if child.is_dir() and not child.is_symlink():
                 shutil.rmtree(child, ignore_errors=True)
             elif child.name != USERS:
-                child.unlink(missing_ok=True)
-        # The lock goes last: who comes from now on makes a new one, and then the folder is not empty and stays.
+                with suppress(OSError):
+                    child.unlink()
+    # The lock goes last: who comes from now on makes a new one, and then the folder is not empty and stays.
+    with suppress(OSError):
         (folder / USERS).unlink()
+    with suppress(OSError):
         folder.rmdir()
-    except OSError:  # somebody uses it, or has just written to it
-        return False
-    finally:
-        os.close(handle)
-    return True
 
 
 def _opened(folder: Path) -> int:

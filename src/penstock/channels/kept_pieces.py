@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ LEAST_STEP, MOST_STEP = 0.001, 0.05
 #: What the names of files end with that have one bound together: pieces of others' segments, and copies of segments
 #: that the machine wrote itself.
 BOUNDED = (".piece", ".arrow")
+#: A process makes room after so much of the bound that it has written: to look at all files takes milliseconds.
+ROOM_PARTS = 16
+#: By folder: the bytes that this process has written since it last made room.
+_WRITTEN: Counter[Path] = Counter()
 
 
 @dataclass(frozen=True)
@@ -68,26 +73,37 @@ class KeptPieces:
             except BaseException:
                 written.unlink(missing_ok=True)  # on a full disk each attempt would leave one
                 raise
-        make_room(self.folder, self.most_bytes)
+        _WRITTEN[self.folder] += len(content)
+        if _WRITTEN[self.folder] >= self.most_bytes / ROOM_PARTS:
+            _WRITTEN[self.folder] = 0
+            make_room(self.folder, self.most_bytes)
         return pa.py_buffer(content)
 
 
 def make_room(folder: Path, most_bytes: int) -> None:
     """Delete the oldest pieces and segments below a folder until the others have no more bytes than these. Whoever
     reads a file that goes has it mapped, and may go on."""
-    files = []
-    for file in (one for one in folder.rglob("*") if one.suffix in BOUNDED):
-        with suppress(OSError):  # another process makes room as well
-            status = file.stat()
-            files.append((status.st_mtime, status.st_size, file))
+    files = list(_bounded(str(folder)))
     total = sum(size for _, size, _ in files)
     for _, size, file in sorted(files):
         if total <= most_bytes:
             return
-        for one in (file, file.with_suffix(".lock")):
+        for one in (Path(file), Path(file).with_suffix(".lock")):
             with suppress(OSError):
                 one.unlink()
         total -= size
+
+
+def _bounded(folder: str) -> Iterator[tuple[float, int, str]]:
+    """Time, size and path of the files that have the bound, by the quickest way: there may be ten thousand."""
+    with suppress(OSError), os.scandir(folder) as entries:  # another process makes room, or deletes the folder
+        for entry in entries:
+            if entry.name.endswith(BOUNDED):
+                with suppress(OSError):
+                    status = entry.stat()
+                    yield status.st_mtime, status.st_size, entry.path
+            elif entry.is_dir(follow_symlinks=False):
+                yield from _bounded(entry.path)
 
 
 def _mapped(file: Path) -> pa.Buffer | None:

@@ -14,11 +14,14 @@ import hmac
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 import pyarrow as pa
@@ -87,8 +90,20 @@ def serve(host: str, origins: Origins) -> Any:
             except PenstockError as error:
                 raise flight.FlightServerError(str(error)) from error
 
-    address = f"[{host}]" if ":" in host else host
+    address = _to_listen_on(host)
     return Server(f"grpc://{address}:{origins.port}")
+
+
+def _to_listen_on(host: str) -> str:
+    """The address to listen on. Where the machine's own name means only itself, as Debian's does (127.0.1.1), others
+    find the machine by another address: the server listens on all of them."""
+    with suppress(ValueError):
+        return f"[{host}]" if ip_address(host).version == 6 else host
+    with suppress(OSError):
+        found = {ip_address(each[4][0]) for each in socket.getaddrinfo(host, None, socket.AF_INET)}
+        if found and all(each.is_loopback for each in found):
+            return "0.0.0.0"  # noqa: S104 - the token protects it
+    return host
 
 
 def start_one_for_the_machine(host: str, origins: Origins) -> subprocess.Popen[bytes] | None:
@@ -116,25 +131,37 @@ def main(host: str) -> int:
     if origins is None:
         return 2
     told = list[int]()
-    # The folder has to be deleted all the same, after the last of its users.
+    # The folder has to be deleted all the same, after the last of its users. No event: who sets one may be the one who
+    # waits for it.
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    users = kept_folder.Users(origins.folder)
     server = None
     try:
         server = serve(host, origins)
-    except (OSError, pa.ArrowException) as problem:
+    except (OSError, ImportError, pa.ArrowException) as problem:
         sys.stderr.write(f"penstock: {host} cannot serve segments on port {origins.port}: {problem}\n")
-    while not told and not kept_folder.deleted(origins.folder):
+    while users.remain():
+        if told:
+            _end(server)
+            server = None
+        time.sleep(TOLD_SECONDS if told else ALIVE_SECONDS)
+    _end(server)
+    users.delete_folder()
+    last = time.monotonic() + LAST_SECONDS
+    while not told and time.monotonic() < last:
         time.sleep(ALIVE_SECONDS)
-    if server is not None:
-        # A server of a new parent needs the port. Nobody waits for readers that are slow.
-        threading.Thread(target=server.shutdown, daemon=True).start()
-    if not told:
-        time.sleep(LAST_SECONDS)
-        kept_folder.deleted(origins.folder)
-    while told and not kept_folder.deleted(origins.folder):
-        time.sleep(TOLD_SECONDS)
+    kept_folder.delete_leftovers(origins.folder)
     return 0
 
 
+def _end(server: Any) -> None:
+    """End the server, if there is one. A server of a new parent needs its port. Readers that are slow are not waited
+    for."""
+    if server is not None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    code = main(sys.argv[1])
+    sys.stderr.flush()
+    os._exit(code)  # not sys.exit: it would wait for the threads that still answer slow readers

@@ -131,8 +131,13 @@ class SegmentStore:
             if next(_KEPT) % ROOM_EVERY == 0:
                 make_room(origins.folder, origins.kept_bytes)
 
-    def _is_near(self, channel: str) -> bool:
+    @property
+    def is_near(self) -> bool:
         """Whether the store is on a disk of this computer."""
+        return self._is_near("")
+
+    def _is_near(self, channel: str) -> bool:
+        """Whether a channel is on a disk of this computer."""
         filesystem, root = self._filesystem()
         return isinstance(filesystem, fs.LocalFileSystem) and is_local(f"{root}/{channel}")
 

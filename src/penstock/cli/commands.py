@@ -128,7 +128,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     Ctrl-C or SIGTERM stops the topology in order: rows that the sources have emitted still reach the sinks. A second
     Ctrl-C stops it at once.
     """
-    from penstock.autoscaler.autonomy import check_goal
+    from penstock.autoscaler.autonomy import check_goal, needs_no_goal
     from penstock.cli.loader import load
     from penstock.cluster.choice import ClusterChoice
 
@@ -154,6 +154,8 @@ def run(  # noqa: PLR0913 - one parameter an option
         )
     loaded = load(target)
     definition = loaded.topology.definition()
+    scales_by_itself = goal is not None or needs_no_goal(settings.strategy)
+    guards = loaded.guards() if scales_by_itself else ()
 
     from penstock.api.starting import quiet_java
     from penstock.cli.run import Order, run_topology
@@ -162,7 +164,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     quiet_java()
     console = open_console()
-    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget)
+    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget, guards)
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
         return CommandResult(code, summary.as_json())

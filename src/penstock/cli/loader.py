@@ -10,6 +10,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from penstock.autoscaler.guards import Guard
 from penstock.errors import Location, PenstockError
 from penstock.topology.declaration import Topology
 
@@ -21,6 +22,18 @@ class Loaded:
     topology: Topology
     module: ModuleType
     folder: str
+
+    def guards(self) -> tuple[Guard, ...]:
+        """The guards that the file gives the controller of its topology, in the variable `guards`."""
+        found = getattr(self.module, "guards", ())
+        if isinstance(found, (list, tuple)) and all(callable(one) for one in found):
+            return tuple(found)
+        raise PenstockError(
+            "BAD_GUARDS",
+            f"the variable guards holds {type(found).__name__}, and not functions of a proposal and a view.",
+            "Make it a list of functions, or give the variable another name.",
+            Location(str(self.module.__file__), 1),
+        )
 
     def ship_by_value(self) -> None:
         """Have functions of the user's file travel as code, so that no other machine needs the file.

@@ -12,6 +12,7 @@ from penstock.api.starting import started
 from penstock.api.steered_topology import found_from_the_start, steered
 from penstock.api.steering import Steering
 from penstock.autoscaler.goals import Goal
+from penstock.autoscaler.guards import Guard
 from penstock.cli.ending import NOTHING_READ
 from penstock.cli.loader import Loaded
 from penstock.cli.run_display import display_of, waiting_rows
@@ -47,6 +48,8 @@ class Order:
     goal: Goal | None = None
     #: Operators that begin anew: Penstock deletes what the state folder holds of them.
     forget: tuple[str, ...] = ()
+    #: Guards of the user's own, for a topology that scales by itself.
+    guards: tuple[Guard, ...] = ()
 
 
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
@@ -81,7 +84,7 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             stops.started()
             with (
                 neighbours_of(run, leases) as neighbours,
-                steered(run, order.choice.kind, stops.ask, order.goal, entry, neighbours) as steering,
+                steered(run, order.choice.kind, stops.ask, order.goal, entry, neighbours, order.guards) as steering,
             ):
                 summary, code = Watch(run, order, screen, stops, steering).until_the_end()
             _tell_of_the_end(entry, end(summary))

@@ -144,6 +144,15 @@ def _with_input(
         return replace(shown, input_rate=total(rates))
     if one is None or shown.rate is None:
         return shown
+    # All that was ever due is what was emitted and what is owed. Emitted rows alone are not what was offered: after a
+    # change, a source catches up within a moment on what it owes, before anybody has looked.
+    due = [
+        (levels.at, levels.unmet_rows + levels.emitted)
+        for levels in one.totals.levels
+        if levels.unmet_rows is not None and levels.emitted is not None
+    ]
+    if len(due) > 1 and (offered := slope(due)) is not None:
+        return replace(shown, input_rate=max(offered, 0.0))
     # What is due is what was emitted and what was added to what is owed.
     owed = [(levels.at, levels.unmet_rows) for levels in one.totals.levels if levels.unmet_rows is not None]
     growth = slope(owed) if len(owed) > 1 else None

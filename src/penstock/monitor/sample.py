@@ -39,6 +39,9 @@ class Levels:
     throttled: bool | None = None
     #: When the batch began that is under way, whose rows nobody has counted yet; None if there is none.
     batch_since: float | None = None
+    #: Of sources: rows emitted until then, counted from any moment. With those that are due and not emitted this says
+    #: what was offered, however much was caught up on meanwhile.
+    emitted: int | None = None
 
 
 @dataclass(frozen=True)

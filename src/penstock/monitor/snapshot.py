@@ -90,6 +90,14 @@ class OperatorSnapshot:
     #: By slot.
     slots: Mapping[str, OperatorOnSlot] = field(default_factory=dict)
 
+    def state_sizes(self, tasks: int) -> tuple[int, ...] | None:
+        """The bytes of each of so many tasks; None if the size of one of them is not known, or if there were more of
+        them when they were measured: a repartition has made other tasks of them since."""
+        if len(self.state) > tasks:
+            return None
+        sizes = [one.bytes for task in range(tasks) if (one := self.state.get(task)) and one.bytes is not None]
+        return tuple(sizes) if len(sizes) == tasks else None
+
 
 @dataclass(frozen=True)
 class StreamSnapshot:

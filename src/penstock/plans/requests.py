@@ -14,13 +14,16 @@ from penstock.strategies.mapping.tasks import follow_instances
 from penstock.topology.definition import TopologyDefinition
 
 
-def set_instances(placement: Placement, operator: str, slots: Mapping[Slot, int]) -> Plan:
+def set_instances(
+    placement: Placement, operator: str, slots: Mapping[Slot, int], *, snapshot: Snapshot | None = None
+) -> Plan:
     """Give an operator exactly these instances. Tasks of a keyed operator follow its instances, and as few as possible
-    move."""
+    move; with a snapshot that has the sizes of all tasks, of these choices the fewest bytes."""
     actions: list[Action] = [SetInstances(operator, slots)]
     tasks = placement.tasks.get(operator, ())
     if tasks and slots and min(slots.values()) > 0:
-        after = follow_instances(tasks, slots)
+        sizes = snapshot.operators[operator].state_sizes(len(tasks)) if snapshot is not None else None
+        after = follow_instances(tasks, slots, sizes)
         actions += [MoveTask(operator, task, slot) for task, slot in enumerate(after) if tasks[task] != slot]
     return Plan(tuple(actions), f"{operator} gets other instances")
 
@@ -36,6 +39,7 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
     *,
     chains: bool = True,
     snapshot: Snapshot | None = None,
+    traffic_gain: float = 0.0,
 ) -> Plan | NoRoom:
     """Give an operator so many instances. The mapping chooses their slots. A number below 1 is refused when the plan is
     checked."""
@@ -43,10 +47,8 @@ def so_many_instances(  # noqa: PLR0913 - all that a mapping is asked with
         return set_instances(placement, operator, {})
     wanted = Wanted.as_now(definition, cluster, placement)
     instances = {**wanted.instances, operator: count}
-    answer = place(
-        mapping,
-        replace(wanted, instances=instances, slot_instances=slot_instances, chains=chains, snapshot=snapshot),
-    )
+    wanted = replace(wanted, instances=instances, slot_instances=slot_instances, chains=chains, snapshot=snapshot)
+    answer = place(mapping, replace(wanted, traffic_gain=traffic_gain))
     if isinstance(answer, NoRoom):
         return answer
     actions = diff(placement, answer) or (SetInstances(operator, answer.of(operator)),)

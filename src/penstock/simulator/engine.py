@@ -64,6 +64,8 @@ class FluidEngine(RecordingEngine):
         self.seconds = Seconds()
         self.faults = Faults()
         self.still: Callable[[frozenset[str]], None] = lambda _: None
+        #: Called when a change of the placement is over.
+        self.placed_for_good: Callable[[], None] = lambda: None
         self.meanwhile = self._take_time
         self._clock = clock
         self._touched: frozenset[str] = frozenset()
@@ -74,9 +76,15 @@ class FluidEngine(RecordingEngine):
         self._touched = frozenset(one.operator for one in changes if isinstance(one, SetInstances | MoveTask))
         self._give_up = give_up
         try:
-            return super().place(placement, give_up)
+            placed = super().place(placement, give_up)
         finally:
             self._give_up = lambda: ""
+        self.placed_for_good()
+        return placed
+
+    def restore(self, placement: Placement) -> None:
+        super().restore(placement)
+        self.placed_for_good()
 
     def _take_time(self, call: str) -> None:
         left = self.seconds.of(call)

@@ -9,7 +9,8 @@ from penstock.channels.layout import channel_name
 from penstock.monitor.report import BatchReport, BundleReport
 from penstock.monitor.sample import Levels, Waiting
 from penstock.monitor.sampling import DriverKnowledge
-from penstock.simulator.fluid import Pool, Water
+from penstock.simulator.fluid import Water
+from penstock.simulator.queries import Pool
 from penstock.topology.definition import Sink, TopologyDefinition
 
 #: Bytes of a row.

@@ -16,6 +16,7 @@ from penstock.autoscaler.operations import Operation
 from penstock.clock import run_time
 from penstock.plans.plan import AddMachine, RemoveMachine
 from penstock.simulator.topology import STRIDE, FluidTopology
+from penstock.strategies.mapping.chains import Chains
 
 #: Operations are forgotten after a while; they are collected before that.
 Instances = Mapping[str, int]
@@ -32,6 +33,8 @@ class Moment:
     instances: Instances
     #: Rows that wait anywhere, also those that are due at sources.
     waiting: int
+    #: The operators that run as one.
+    chains: Chains = ()
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class Simulation:
         throughput = sum(sink.weight * water.by_name[sink.name].speed for sink in topology.definition.sinks)
         waiting = topology.waiting
         instances = {one.name: planned.total(one.name) for one in topology.definition.operators}
-        moment = Moment(self._elapsed(), offered, throughput, len(topology.cluster.machines), instances, round(waiting))
+        machines, chains = len(topology.cluster.machines), topology.chaining.chains
+        moment = Moment(self._elapsed(), offered, throughput, machines, instances, round(waiting), chains)
         self.trace.moments.append(moment)
         self._collect()
 

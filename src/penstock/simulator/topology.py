@@ -14,12 +14,15 @@ from penstock.clock import Alarm, run_time
 from penstock.cluster.model import Cluster, ComingMachines, Machine, Placement, Slot
 from penstock.monitor.snapshot import Snapshot
 from penstock.settings import Settings
+from penstock.simulator.chaining import FluidChaining
 from penstock.simulator.clock import VirtualClock
 from penstock.simulator.demand import Demand
 from penstock.simulator.engine import FluidEngine
-from penstock.simulator.fluid import Pool, Water
+from penstock.simulator.fluid import Water
+from penstock.simulator.queries import Pool
 from penstock.simulator.reports import Reporter
 from penstock.simulator.truth import Truth
+from penstock.strategies.mapping.chains import as_one
 from penstock.testing.recording_topology import RecordingTopology
 from penstock.topology.definition import TopologyDefinition
 
@@ -58,9 +61,11 @@ class FluidTopology(RecordingTopology):
         self.truth = dict(truth)
         self.machines_most = machines_most
         self.engine.still = self._stand_still
+        self.engine.placed_for_good = self._join
+        self.chaining = FluidChaining(self, self.placements.planned)
         bound = self.settings.backlog_rows if self.settings.backlog_policy == "throttle" else math.inf
         self.water = Water(definition, truth, bound)
-        self.water.place(self.placements.requested, cluster)
+        self._place()
         self._reporter = Reporter(definition, self.water)
         self._flowed_to = self._batch_since = self.started_at
         self._ended = False
@@ -95,7 +100,7 @@ class FluidTopology(RecordingTopology):
         self.disturb()
         self.truth = {**self.truth, **truth}
         self.water.retune(self.truth)
-        self.water.place(self.placements.requested, self.cluster)
+        self._place()
 
     def limit_driver(self, rate: float) -> None:
         """The driver hands out so many rows a second at most, whatever the machines could do."""
@@ -119,6 +124,10 @@ class FluidTopology(RecordingTopology):
         self._publish(now)
         self._settle(now)
         self._plan_round()
+
+    def flow(self) -> None:
+        """Let rows flow until now."""
+        self._flow(run_time())
 
     def _flow(self, now: float) -> None:
         while self._flowed_to < now - 1e-9:
@@ -182,7 +191,8 @@ class FluidTopology(RecordingTopology):
     def _measured(self, now: float) -> Snapshot:
         longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
         found = self.monitor.snapshot(now, self.placements.requested, self.cluster)
-        return dataclasses.replace(found, longest_batch=longest, coming=self.coming())
+        chains = self.chaining.chains
+        return dataclasses.replace(found, chains=chains, longest_batch=longest, coming=self.coming())
 
     # While nothing changes
 
@@ -241,12 +251,25 @@ class FluidTopology(RecordingTopology):
 
     def _stand_still(self, operators: frozenset[str]) -> None:
         self.disturb()
-        self.water.still = operators
+        self.water.still = self.chaining.with_chains(operators)
 
     def placed_anew(self) -> None:
         self.disturb()
-        self.water.place(self.placements.requested, self.cluster)
+        self.chaining.split(self.placements.planned)
+        self._place()
         super().placed_anew()
+
+    def placed_alike(self) -> None:
+        """Operators that are placed alike run as one from now on."""
+        self.disturb()
+        self._place()
+
+    def _join(self) -> None:
+        self.chaining.join(self.placements.planned, self._stand_still)
+
+    def _place(self) -> None:
+        chains = self.chaining.chains
+        self.water.place(as_one(self.placements.requested, chains), self.cluster, chains)
 
     def coming(self) -> ComingMachines:
         free = max(self.machines_most - len(self.cluster.machines), 0)

@@ -30,6 +30,7 @@ class Draft:
             for slot, count in slots.items():
                 self.on[slot] += count
         self._capacity = rules.slot_capacity
+        self._sizes = {operator.name: operator.state for operator in load.operators}
 
     def room(self, slots: Iterable[Slot]) -> int | None:
         """How many more instances these slots take together; None is no bound."""
@@ -76,15 +77,17 @@ class Draft:
 
     def placement(self, gone: Collection[Slot] = (), evenly: bool = False) -> Placement:
         """Tasks follow the instances of operators that were changed, and leave slots that will be gone. `evenly` gives
-        every slot its share of the tasks, and not only those that got instances."""
+        every slot its share of the tasks, and not only those that got instances. Of tasks that could as well move, the
+        smallest do."""
         tasks = dict(self.before.tasks)
         leaving = {operator for operator, slots in tasks.items() if not set(gone).isdisjoint(slots)}
         for operator in (self._changed.keys() & tasks.keys()) | leaving:
             before, after = self.before.instances[operator], self.instances[operator]
+            sizes = self._sizes.get(operator)
             if evenly:
-                tasks[operator] = follow_instances(tasks[operator], after)
+                tasks[operator] = follow_instances(tasks[operator], after, sizes)
             else:
-                tasks[operator] = follow(tasks[operator], before, after)
+                tasks[operator] = follow(tasks[operator], before, after, sizes)
         return Placement(self.instances, tasks)
 
 

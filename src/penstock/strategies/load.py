@@ -39,6 +39,8 @@ class OperatorLoad:
     executed: float | None = None
     #: How many cores all its instances together use; None if that was not measured.
     cpu: float | None = None
+    #: The bytes of state of each task of a keyed operator; None if the size of one of them is not known.
+    state: tuple[int, ...] | None = None
 
     @property
     def measured(self) -> float:

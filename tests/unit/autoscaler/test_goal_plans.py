@@ -16,6 +16,7 @@ from penstock.autoscaler.steps import open_steps
 from penstock.cluster.model import Cluster, Placement
 from penstock.plans.plan import AddMachine, SetInstances, apply, apply_to_cluster
 from penstock.settings import Settings
+from penstock.strategies.mapping.chains import chains_of
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "count": 1_000.0, "out": 10_000.0}
 HOUR = 3600.0
@@ -220,6 +221,46 @@ def test_a_chain_that_is_too_slow_as_a_whole_grows_as_a_whole() -> None:
     assert slow.balance.throughput == 100.0
     placement, _ = after(slow)
     assert {name: placement.total(name) for name in chain} == dict.fromkeys(chain, 2)
+
+
+@pytest.mark.parametrize("strategy", ["stela", "gain"])
+def test_a_chain_that_is_too_slow_as_a_whole_gets_machines_for_all_of_it(strategy: str) -> None:
+    """Each of its operators by itself would be fast enough, so a strategy that looks at them one by one sees none that
+    is too slow."""
+    where, chain = cluster(1, cores=1), tuple(one.name for one in PLAIN.operators)
+    together = placed(where, rows=1, work=1, out=1)
+    slow = view(
+        seen(together, where, dict.fromkeys(chain, 300.0), 180.0, chains=(chain,)),
+        Goal(throughput=180.0),
+        settings=Settings(strategy=strategy),
+    )
+    placement, machines = after(slow, strategy)
+    assert len(machines.machines) == 2
+    assert {name: placement.total(name) for name in chain} == dict.fromkeys(chain, 2)
+    assert chains_of(PLAIN, placement) == (chain,)
+
+
+@pytest.mark.parametrize("strategy", ["stela", "gain"])
+def test_a_chain_that_grew_as_a_whole_keeps_what_it_needs_as_a_whole(strategy: str) -> None:
+    """One instance of each does 100 rows a second as a chain, two do 200, and 150 come. Each operator by itself could
+    do 300, so none of them needs more than the others."""
+    one, two, chain = cluster(1, cores=4), cluster(2, cores=4), tuple(one.name for one in PLAIN.operators)
+    speeds = dict.fromkeys(chain, 300.0)
+    before = placed(one, rows=1, work=1, out=1)
+    more = Placement({name: {two.slots[0]: 2, two.slots[1]: 1} for name in chain})
+    sets = [SetInstances(name, more.of(name)) for name in chain]
+    slow = seen(before, one, speeds, 290.0, chains=(chain,))
+    history = (decided(1, slow, AddMachine(two.machines[1]), *sets),)
+    calm = view(
+        seen(more, two, speeds, 150.0, chains=(chain,)),
+        Goal(throughput=290.0),
+        history=history,
+        settings=Settings(strategy=strategy),
+    )
+    placement, machines = after(calm, strategy)
+    assert len(machines.machines) == 1
+    assert {name: placement.total(name) for name in chain} == dict.fromkeys(chain, 2)
+    assert chains_of(PLAIN, placement) == (chain,)
 
 
 def test_a_chain_is_put_together_again() -> None:

@@ -17,10 +17,11 @@ from penstock.autoscaler.hands import DeskHands
 from penstock.autoscaler.policy import Fate, decide, policy
 from penstock.autoscaler.proposals import Nothing, Proposal
 from penstock.autoscaler.strategies import Gain
-from penstock.cluster.model import Cluster, ComingMachines
+from penstock.cluster.model import Cluster, ComingMachines, Placement
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.snapshot import OperatorSnapshot, Snapshot, StreamSnapshot
 from penstock.plans.enacting import Enactor
+from penstock.plans.plan import Plan
 from penstock.plans.requests import set_instances
 from penstock.strategies.gain.scale_in import scale_in
 from penstock.strategies.mapping import NoRoom, Wanted
@@ -228,13 +229,30 @@ def test_a_mapping_is_told_of_chains_and_of_what_was_measured(
         return NoRoom("all slots are full", 1)
 
     monkeypatch.setattr("penstock.plans.requests.place", place)
-    run.settings = Settings(chaining=chaining)
+    run.settings = Settings(chaining=chaining, traffic_gain=0.5)
     with pytest.raises(PenstockError, match="all slots are full"):
         steering.set_instances("work", 9, dry_run=True)
     [wanted] = asked
     assert wanted.chains == (chaining == "on")
     assert wanted.snapshot is not None
     assert wanted.snapshot.operators["work"].rate == 50.0
+    assert wanted.traffic_gain == 0.5
+
+
+def test_who_names_the_slots_has_the_sizes_of_tasks_looked_at(
+    steering: Steering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Snapshot | None] = []
+
+    def made(placement: Placement, operator: str, slots: Any, *, snapshot: Snapshot | None = None) -> Plan:
+        asked.append(snapshot)
+        return set_instances(placement, operator, slots, snapshot=snapshot)
+
+    monkeypatch.setattr("penstock.api.steering.plans.set_instances", made)
+    steering.set_instances("work", slots={A0.name: 1}, dry_run=True)
+    [snapshot] = asked
+    assert snapshot is not None
+    assert snapshot.operators["work"].rate == 50.0
 
 
 def test_a_note_is_told_with_nothing_to_do_too(steering: Steering, monkeypatch: pytest.MonkeyPatch) -> None:

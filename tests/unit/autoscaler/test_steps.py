@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from made_up import cluster, decided, placed, seen
 
 from penstock.autoscaler.policy import Decided
-from penstock.autoscaler.steps import open_steps, with_machines
-from penstock.cluster.model import Cluster
+from penstock.autoscaler.steps import Step, open_steps, taken_back, with_machines
+from penstock.cluster.model import Cluster, Placement
+from penstock.monitor.sample import StateSize
 from penstock.plans.plan import Action, AddMachine, RemoveMachine, SetInstances
+from penstock.strategies.mapping.tasks import follow_instances
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
 
@@ -92,3 +95,22 @@ def test_corrections_count_for_what_was_kept() -> None:
     assert opened(OUT, corrected, change(3, (2, 1), (2, 1), out=(2, 2), reverts=(1,))) == [(3, 0, {"out": 1})]
     undone = change(3, (2, 2), (2, 3), out=(2, 1), reverts=(2,), undo=True)
     assert opened(OUT, corrected, undone) == [(1, 1, {"work": 2})]
+
+
+def test_tasks_go_home_when_a_scale_out_is_taken_back_also_where_their_sizes_differ() -> None:
+    a, b, c = Cluster.of("abc", 1).slots
+    sizes = (9, 1, 9, 9, 9, 9, 1, 9)
+    before = Placement({"rows": {a: 1}, "work": {a: 1}, "count": {a: 2, b: 2}, "out": {a: 1}}, {"count": (a, b) * 4})
+    grown = {a: 2, b: 2, c: 2}
+    more = Placement(
+        {**before.instances, "count": grown}, {"count": follow_instances(before.tasks["count"], grown, sizes)}
+    )
+    assert more.tasks["count"] != before.tasks["count"]
+    found = seen(more, Cluster.of("abc", 1), {"rows": 1e4, "work": 1e4, "count": 100.0, "out": 1e4}, 10.0)
+    known = {task: StateSize(1, size) for task, size in enumerate(sizes)}
+    counted = replace(found.operators["count"], state=known)
+    found = replace(found, operators=found.operators | {"count": counted})
+    step = Step(1, 0.0, 1, before, more)
+    assert taken_back(found, [step]) == before
+    forgotten = replace(step, before=replace(before, tasks={}))
+    assert taken_back(found, [forgotten]).tasks != before.tasks, "by their sizes alone they would be swapped"

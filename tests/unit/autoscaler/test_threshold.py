@@ -20,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.snapshot import Gap, OperatorOnSlot, OperatorSnapshot, Snapshot
 from penstock.plans.plan import AddMachine, MoveTask, Plan, SetInstances
 from penstock.settings import Settings
+from penstock.strategies.mapping import Wanted
 
 TWO = cluster(2, cores=4)
 
@@ -166,6 +167,21 @@ def test_where_nothing_is_scaled_a_scheduler_may_still_move_something(monkeypatc
     assert isinstance(found, Proposal)
     assert all(isinstance(one, MoveTask) for one in found.plan.actions)
     assert found.reasons[0] == "no threshold is crossed"
+
+
+def test_the_mapping_is_told_by_how_much_traffic_must_fall(monkeypatch) -> None:
+    asked: list[Wanted] = []
+
+    class Asked:
+        def place(self, wanted: Wanted) -> Placement:
+            asked.append(wanted)
+            assert wanted.before is not None
+            return wanted.before
+
+    monkeypatch.setattr("penstock.strategies.mapping.protocol.mapping", lambda _: Asked())
+    answer(snapshot())
+    answer(snapshot(), settings=Settings(traffic_gain=0.25))
+    assert [wanted.traffic_gain for wanted in asked] == [0.0, 0.25]
 
 
 # What an instance uses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,11 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 import penstock
 from penstock.channels import kept_folder
 from penstock.channels.origins import Origins
+from penstock.channels.segment_server import _to_listen_on
+from penstock.channels.segments import SegmentStore
 
 HOST = "127.0.0.4"
 DAEMON = """
@@ -123,17 +128,59 @@ def test_a_server_whose_port_is_taken_deletes_the_folder(origins):
         assert not soon(lambda: not runs(server), 3.0)
         process.kill()
         assert soon(lambda: not origins.folder.exists())
+        assert soon(lambda: not runs(server))
+
+
+def test_a_reader_that_is_slow_does_not_keep_the_server(origins, tmp_path):
+    store = SegmentStore(str(tmp_path / "store"))
+    rows = pa.record_batch({"text": ["x" * 1000] * 50_000})
+    written = store.write("channel", "0", [rows], rows.schema)
+    ask = {"token": origins.token, "root": store.root, "pieces": [[written.path, 0, None, 0, 0]]}
+    with daemon(origins) as (process, server):
+        assert soon(lambda: listens(origins))
+        with flight.connect(f"grpc://{HOST}:{origins.port}") as client:
+            reader = client.do_get(flight.Ticket(json.dumps(ask).encode()))
+            assert reader.read_chunk() is not None
+            process.kill()
+            assert soon(lambda: not runs(server)), "50 MB are under way, and nobody reads them"
+
+
+def test_a_lock_whose_name_was_taken_away_still_counts(tmp_path):
+    """Somebody clears old files of the temporary folder."""
+    folder = tmp_path / "kept"
+    kept_folder.use(folder)
+    users = kept_folder.Users(folder)
+    (folder / kept_folder.USERS).unlink()
+    assert users.remain(), "who has it used it before"
+    kept_folder.use(folder)
+    assert users.remain(), "and who came later, too"
+    kept_folder.leave()
+    assert not users.remain()
+
+
+def test_what_cannot_be_deleted_keeps_nobody(tmp_path, monkeypatch):
+    """A network file system keeps a file under another name as long as somebody has it open."""
+    folder = tmp_path / "kept"
+    kept_folder.use(folder)
+    users = kept_folder.Users(folder)
+    kept_folder.leave()
+    (folder / ".nfs1").write_bytes(b"")
+    monkeypatch.setattr(Path, "rmdir", lambda self: (_ for _ in ()).throw(OSError("not empty")))
+    assert not users.remain()
+    users.delete_folder()
+    kept_folder.delete_leftovers(folder)
 
 
 def test_a_folder_that_is_in_use_stays(tmp_path):
     folder = tmp_path / "kept"
     kept_folder.use(folder)
-    assert not kept_folder.deleted(folder)
+    kept_folder.delete_leftovers(folder)
     assert folder.exists()
     kept_folder.leave()
-    assert kept_folder.deleted(folder)
+    kept_folder.delete_leftovers(folder)
     assert not folder.exists()
-    assert kept_folder.deleted(folder), "it is gone already"
+    kept_folder.delete_leftovers(folder)
+    assert not folder.exists(), "nor is it made for that"
 
 
 def test_a_folder_that_was_deleted_meanwhile_is_made_again(tmp_path, monkeypatch):
@@ -148,5 +195,19 @@ def test_a_folder_that_was_deleted_meanwhile_is_made_again(tmp_path, monkeypatch
 
     monkeypatch.setattr(kept_folder.fcntl, "flock", late)
     kept_folder.use(folder)
-    assert not kept_folder.deleted(folder)
+    assert kept_folder.Users(folder).remain()
     kept_folder.leave()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_and_no_endless_loop(tmp_path):
+    (tmp_path / "kept").symlink_to(tmp_path / "nowhere" / "else")
+    with pytest.raises(OSError, match="kept"):
+        kept_folder.use(tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("10.0.0.5", "10.0.0.5"), ("127.0.0.4", "127.0.0.4"), ("::1", "[::1]"), ("localhost", "0.0.0.0")],
+)
+def test_a_server_listens_where_others_find_its_machine(host, address):
+    assert _to_listen_on(host) == address

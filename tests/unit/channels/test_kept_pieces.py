@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.channels.kept_pieces import KeptPieces, make_room
+from penstock.channels.kept_pieces import ROOM_PARTS, KeptPieces, make_room
 from penstock.channels.origins import Origins, origin_of
 
 
@@ -128,3 +128,11 @@ def test_nobody_prints_the_token():
 def test_a_slot_says_which_machine_wrote():
     assert origin_of("10.77.0.2/1") == "10.77.0.2"
     assert [origin_of(slot) for slot in ("local/0", "task/3", "driver")] == [None] * 3
+
+
+def test_the_bound_holds_for_small_pieces_whoever_keeps_them(tmp_path):
+    """Every piece is kept by an object of its own, and a small one alone is no reason to look at all files."""
+    for number in range(200):
+        KeptPieces(tmp_path, 100_000).get(str(number), lambda came: b"x" * 5_000)
+    kept = sum(file.stat().st_size for file in tmp_path.glob("*.piece"))
+    assert 50_000 <= kept <= 100_000 * (1 + 1 / ROOM_PARTS) + 5_000

@@ -26,6 +26,22 @@ def test_the_same_topology_in_two_variables_counts_once(write):
     assert load(str(write(ONE + "again = flow\n"))).topology.name == "orders"
 
 
+def test_a_file_may_have_guards_for_the_controller_of_its_topology(write):
+    path = write(ONE + "def never(proposal, view):\n    return 'not today'\nguards = [never]\n")
+    [guard] = load(str(path)).guards()
+    assert guard(None, None) == "not today"
+    assert load(str(write(ONE))).guards() == ()
+
+
+@pytest.mark.parametrize("wrong", ["'never'", "[1, 2]", "{'a': print}"])
+def test_guards_that_are_none_are_refused_by_name(write, wrong):
+    path = write(ONE + f"guards = {wrong}\n")
+    with pytest.raises(PenstockError, match="Make it a list of functions") as caught:
+        load(str(path)).guards()
+    assert caught.value.name == "BAD_GUARDS"
+    assert str(caught.value).startswith(str(path))
+
+
 def test_what_lies_beside_the_file_can_be_imported(write):
     write("NAME = 'beside'\n", "helper_of_flow.py")
     path = write("from penstock import Topology\nfrom helper_of_flow import NAME\nt = Topology(NAME)\n")

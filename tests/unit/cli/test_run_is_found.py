@@ -58,7 +58,7 @@ def test_from_the_begin_of_its_start_to_its_very_end(order: Order, monkeypatch: 
     seen = launching(monkeypatch)
 
     @contextmanager
-    def steered(run: Any, kind: str, stop: Any, goal: Any, entry: Any, neighbours: Any) -> Iterator[Any]:
+    def steered(run: Any, kind: str, stop: Any, goal: Any, entry: Any, neighbours: Any, guards: Any) -> Iterator[Any]:
         assert neighbours.seen is None, "a local cluster is not shared"
         with served(SimpleNamespace(), "found", "/state", Settings(), entry):  # type: ignore[arg-type]
             seen.extend(all_running())

@@ -116,6 +116,17 @@ def test_demand_that_is_not_met_is_input() -> None:
     assert (source.unmet_rows, source.throttled, source.held_back) == (1000 + 50 * 59, True, True)
 
 
+def test_what_a_source_catches_up_on_is_not_offered_anew() -> None:
+    """Half a minute of rows was owed when the window began, and was emitted before anybody looked."""
+    counts = running()
+    counts.add(sample("rows", 0.5, 3_000))
+    for second in range(60):
+        counts.see("rows", levels(second + 0.95, unmet_rows=0, emitted=3_000 + 100 * second))
+    source = snapshot(counts).operators["rows"]
+    assert source.rate == pytest.approx(150, rel=0.02)
+    assert source.input_rate == pytest.approx(100)
+
+
 def test_the_backlog_s_growth() -> None:
     counts = running()
     for second in range(60):

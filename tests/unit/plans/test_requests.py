@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from monitor_fakes import A0, A1, B0, B1, DEFINITION
 from monitor_fakes import CLUSTER as FOUR_SLOTS
 from monitor_fakes import PLACEMENT as FOUR
@@ -9,6 +10,7 @@ from monitor_fakes import PLACEMENT as FOUR
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.plans import requests as plans
 from penstock.plans.plan import AddMachine, MoveTask, Plan, RemoveMachine, SetInstances, apply
+from penstock.strategies.mapping import NoRoom, Wanted
 
 CLUSTER = Cluster.of(["a", "b", "c"], 1)
 A, B, C = CLUSTER.slots
@@ -37,6 +39,16 @@ def test_so_many_instances_keep_those_there_are() -> None:
     assert resized("work", 3) == {A1: 1, B0: 2}
     assert resized("rows", 2) in ({A0: 1, A1: 1}, {A0: 1, B1: 1}, {A0: 2})
     assert resized("rows", 0) == {}, "which the check of the plan refuses"
+
+
+def test_the_mapping_is_told_by_how_much_traffic_must_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asked:
+        def place(self, wanted: Wanted) -> NoRoom:
+            return NoRoom(f"{wanted.traffic_gain}")
+
+    monkeypatch.setattr("penstock.strategies.mapping.protocol.mapping", lambda _: Asked())
+    assert plans.so_many_instances(DEFINITION, FOUR, FOUR_SLOTS, "work", 2) == NoRoom("0.0")
+    assert plans.so_many_instances(DEFINITION, FOUR, FOUR_SLOTS, "work", 2, traffic_gain=0.5) == NoRoom("0.5")
 
 
 def test_a_machine_leaves_with_nothing_on_it() -> None:

@@ -7,12 +7,14 @@ import math
 import pytest
 from running_topology_contract import declared
 
-from penstock import Settings
+from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Cluster
+from penstock.plans.plan import Plan, SetInstances
 from penstock.simulator import Demand, FluidTopology, Truth, VirtualClock
 from penstock.simulator.cores import shared
 from penstock.simulator.fluid import Water
 from penstock.strategies.mapping.round_robin import round_robin
+from penstock.topology.definition import TopologyDefinition
 
 FAST = Truth(10_000.0)
 
@@ -182,3 +184,113 @@ def _figures(snapshot) -> dict[str, float]:
             f"{name} backlog": float(one.backlog.rows or 0),
         }
     return found
+
+
+# Chains
+
+
+SCHEMA = "id long, value double"
+WHOLE = ("numbers", "first", "second", "out")
+
+
+def same(batch):
+    return batch
+
+
+def line() -> TopologyDefinition:
+    topology = Topology("line")
+    numbers = topology.source("numbers", sources.rate(1, sources.numbers()))
+    first = topology.map("first", same, inputs=[numbers], schema=SCHEMA)
+    second = topology.map("second", same, inputs=[first], schema=SCHEMA)
+    topology.sink("out", sinks.noop(), inputs=[second])
+    return topology.definition()
+
+
+def chained(cores: int = 8, chains: tuple[tuple[str, ...], ...] = (WHOLE,), **truth: Truth) -> Water:
+    definition, cluster = line(), Cluster.of(["a"], slots=1, cores=cores)
+    made = Water(definition, {one.name: truth.get(one.name, FAST) for one in definition.operators}, 500.0)
+    made.place(round_robin(definition, cluster), cluster, chains)
+    return made
+
+
+def busy(made: Water, name: str) -> float:
+    return made.by_name[name].bundles[0].work.busy
+
+
+def test_a_row_costs_a_chain_the_time_of_all_its_operators() -> None:
+    apart = flowing(chained(chains=(), first=Truth(100.0), second=Truth(100.0)), 200.0, 60)
+    assert apart.by_name["out"].speed == pytest.approx(100.0)
+    made = chained(first=Truth(100.0), second=Truth(100.0), numbers=Truth(1e9), out=Truth(1e9))
+    flowing(made, 200.0, 60)
+    assert [pool.speed for pool in made.pools] == pytest.approx([50.0] * 4)
+    assert not any(made.levels), "no rows wait inside a chain"
+    assert not any(pool.throttled for pool in made.pools), "nobody in it waits for another"
+    assert made.by_name["numbers"].unmet == pytest.approx(150.0 * 60)
+    assert [busy(made, name) for name in ("first", "second")] == pytest.approx([30.0, 30.0], rel=1e-4), (
+        "each has its own share of the time"
+    )
+
+
+def test_what_is_behind_a_chain_holds_all_of_it_back() -> None:
+    made = flowing(chained(chains=(WHOLE[:3],), out=Truth(70.0)), 200.0, 60)
+    assert [pool.throttled for pool in made.pools] == [True, True, True, False]
+    assert made.levels == [0.0, 0.0, pytest.approx(500.0)]
+
+
+def test_operators_of_a_chain_get_as_many_rows_as_those_before_them_emit() -> None:
+    few, many = Truth(10_000.0, selectivity=0.5), Truth(10_000.0, selectivity=4.0)
+    made = flowing(chained(numbers=Truth(1e9), first=few, second=many, out=Truth(100.0)), 200.0, 60)
+    # 1/10,000 + 0.5/10,000 + 2/100 seconds a row
+    assert made.by_name["numbers"].speed == pytest.approx(1 / 0.02015, rel=1e-4)
+    assert made.by_name["out"].speed == pytest.approx(2 / 0.02015, rel=1e-4)
+
+
+def test_a_chain_that_waits_and_works_needs_cores_for_its_work_only() -> None:
+    """Two chains' worth of instances on one core: each works a quarter of its time."""
+    truth = {"first": Truth(100.0), "second": Truth(100.0 / 3, works=False), "out": Truth(1e9), "numbers": Truth(1e9)}
+    made = chained(cores=1, **truth)
+    definition, cluster = line(), Cluster.of(["a"], slots=1, cores=1)
+    placed = round_robin(definition, cluster)
+    four = {name: {cluster.slots[0]: 4} for name in placed.instances}
+    made.place(type(placed)(four, placed.tasks), cluster, (WHOLE,))
+    flowing(made, 200.0, 60)
+    assert made.by_name["out"].speed == pytest.approx(100.0, rel=0.01)
+    made.place(type(placed)({name: {cluster.slots[0]: 8} for name in four}, placed.tasks), cluster, (WHOLE,))
+    flowing(made, 200.0, 60)
+    assert made.by_name["out"].speed == pytest.approx(100.0, rel=0.01), "one core does not do more"
+    assert busy(made, "first") > busy(made, "second"), "whoever shares a core is busy for longer"
+
+
+def test_a_chain_is_taken_apart_and_put_together_by_the_placement() -> None:
+    clock, cluster = VirtualClock(), Cluster.of(["a"], slots=1, cores=8)
+    with clock.installed():
+        truth = {name: Truth(1000.0) for name in WHOLE}
+        topology = FluidTopology(line(), cluster, truth, {"numbers": Demand.constant(100.0)}, clock=clock)
+        clock.sleep(600)
+        snapshot, (slot,) = topology.snapshot(), cluster.slots
+        assert snapshot.chains == (WHOLE,)
+        assert {round(one.utilisation or 0.0, 2) for one in snapshot.operators.values()} == {0.1}
+        assert not any(one.backlog.rows for one in snapshot.operators.values())
+        topology.changes.carry_out(Plan((SetInstances("second", {slot: 2}),), "apart"))
+        assert topology.snapshot().chains == (WHOLE[:2],)
+        clock.sleep(600)
+        topology.retune({"second": Truth(20.0)})
+        clock.sleep(600)
+        topology.changes.carry_out(Plan((SetInstances("second", {slot: 1}),), "together"))
+        assert topology.snapshot().chains == (WHOLE[:2],), "too many rows wait in between"
+        assert any("do not become one chain" in event.reason for event in topology.events.since(0))
+        topology.changes.carry_out(Plan((SetInstances("second", {slot: 2}),), "apart"))
+        topology.retune({"second": Truth(1000.0)})
+        clock.sleep(6000)
+        topology.changes.carry_out(Plan((SetInstances("second", {slot: 1}),), "together"))
+        assert topology.snapshot().chains == (WHOLE,)
+        clock.sleep(600)
+        assert topology.water.by_name["out"].speed == pytest.approx(100.0)
+
+
+def test_without_chaining_there_are_no_chains() -> None:
+    clock = VirtualClock()
+    with clock.installed():
+        truth, settings = {name: Truth(1000.0) for name in WHOLE}, Settings(chaining="off")
+        topology = FluidTopology(line(), Cluster.of(["a"], slots=1), truth, clock=clock, settings=settings)
+        assert topology.snapshot().chains == ()

@@ -142,3 +142,47 @@ def test_it_is_quick(tasks: int, slots: int, bar: float, sized: bool, capsys: py
                 f"\n{tasks} tasks on {slots} slots, {what}: {min(seconds):.4f} s, {share:.0%} of the tasks move", end=""
             )
         assert min(seconds) < bar
+
+
+@pytest.mark.parametrize(("operators", "bar"), [(3, 2.0), pytest.param(4, 5.0, marks=pytest.mark.live)])
+def test_trying_every_order_is_quick(operators: int, bar: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """10,000 tasks in all on 1,000 slots, where operators compete for cores. CPU time, as above."""
+    draw, names = random.Random(4), ("rows", "work", "out", "more")[:operators]
+    cluster = Cluster.of([f"m{number:04}" for number in range(500)], slots=2, cores=2)
+    work = {name: Counter(draw.choices(cluster.slots, k=2400 // operators)) for name in names}
+    before = Placement(work, {name: deal_tasks(10_000 // operators, work[name]) for name in names})
+    wanted = replace(Wanted.as_now(DEFINITION, cluster, before), instances=dict.fromkeys(names, 3200 // operators))
+    began = time.process_time()
+    after = place("fewest_moves", wanted)
+    seconds = time.process_time() - began
+    assert isinstance(after, Placement)
+    with capsys.disabled():
+        print(f"\n{operators} operators in every order: {seconds:.2f} s", end="")
+    assert seconds < bar
+
+
+def test_of_two_operators_that_change_the_one_that_can_stay_comes_first() -> None:
+    """Five instances on four cores. If `work` comes first, it takes the idle core of b, with a task, and `out` shares
+    cores. If `out` comes first, it has both cores of b, and `work` shares those of a: nothing moves."""
+    narrow = Cluster.of(["a", "b"], slots=1, cores=2)
+    a, b = narrow.slots
+    before = Placement({"rows": {a: 1}, "work": {a: 1}, "out": {b: 1}}, {"work": (a, a), "out": (b, b)})
+    wanted = Wanted(DEFINITION, narrow, {"rows": 1, "work": 2, "out": 2}, {"work": 2, "out": 2}, before)
+    after = place("fewest_moves", wanted)
+    assert isinstance(after, Placement)
+    assert after.tasks == before.tasks
+    assert after.instances == {"rows": {a: 1}, "work": {a: 2}, "out": {b: 2}}
+    assert list(after.instances) == ["rows", "work", "out"]
+
+
+def test_no_order_counts_that_leaves_more_instances_without_a_core() -> None:
+    """If `out` came first, it would have both cores of b, and the instance of `work` would stay there as a third:
+    nothing would move, and the new instance would have no core."""
+    narrow = Cluster.of(["a", "b"], slots=1, cores=2)
+    a, b = narrow.slots
+    before = Placement({"rows": {a: 1}, "work": {b: 2}, "out": {b: 1}}, {"work": (b, b), "out": (b, b)})
+    wanted = Wanted(DEFINITION, narrow, {"rows": 1, "work": 1, "out": 2}, {"work": 2, "out": 2}, before)
+    for order in (("rows", "work", "out"), ("rows", "out", "work")):
+        after = place("fewest_moves", replace(wanted, instances={name: wanted.instances[name] for name in order}))
+        assert isinstance(after, Placement)
+        assert after.load() == {a: 2, b: 2}

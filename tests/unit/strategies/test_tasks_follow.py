@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cluster.model import Cluster
-from penstock.strategies.mapping.tasks import follow
+from penstock.strategies.mapping.tasks import follow, follow_instances
 
 A, B, C = Cluster.of("abc", 1).slots
 
@@ -27,3 +27,22 @@ def test_a_slot_without_instances_gives_all_to_those_that_got_them() -> None:
 
 def test_a_slot_with_fewer_instances_keeps_its_share() -> None:
     assert follow((A, A, A, A), {A: 2}, {A: 1, B: 1}) == (A, A, B, B)
+
+
+def test_the_smallest_tasks_move_where_sizes_are_known() -> None:
+    tasks, sizes = (A, A, A, B, B, B), (1, 9, 5, 7, 3, 8)
+    assert follow(tasks, {A: 1, B: 1}, {A: 1, B: 1, C: 1}, sizes) == (C, A, A, B, C, B)
+    assert follow_instances(tasks, {A: 1, B: 1, C: 1}, sizes) == (C, A, A, B, C, B)
+
+
+def test_of_slots_that_are_equally_full_the_one_with_the_smallest_task_gives() -> None:
+    assert follow((A, A, B, B), {A: 1, B: 1}, {A: 1, B: 1, C: 1}, (5, 9, 2, 9)) == (A, A, C, B)
+
+
+def test_of_shares_that_do_not_divide_evenly_the_largest_tasks_stay() -> None:
+    assert follow_instances((A, A, A, B, B, B, B), {A: 1, B: 1, C: 1}, (9, 9, 9, 1, 9, 1, 9)) == (A, A, A, C, B, C, B)
+    assert follow_instances((A, A, A, B, B, B, B), {A: 1, B: 1, C: 1}, (2, 9, 9, 9, 9, 1, 9)) == (C, A, A, B, B, C, B)
+
+
+def test_sizes_of_another_number_of_tasks_say_nothing() -> None:
+    assert follow_instances((A, A), {A: 1, B: 1}, (1, 2, 3)) == follow_instances((A, A), {A: 1, B: 1}) == (A, B)

@@ -75,6 +75,26 @@ def test_nothing_moves_if_no_less_would_cross() -> None:
     assert answered(APART, None) == APART
 
 
+@pytest.mark.parametrize(("gain", "moves"), [(0.0, True), (0.3, True), (0.5, True), (0.51, False), (1.0, False)])
+def test_what_runs_moves_only_if_so_much_less_crosses(gain: float, moves: bool) -> None:
+    """100 rows a second cross from machine to machine, and 50 would."""
+    before = Placement({"rows": {A0: 1}, "work": {B0: 1}, "out": {B0: 1}})
+    seen = snapshot(before, {"rows->work": 100.0, "work->out": 50.0, "rows->out": 0.0})
+    wanted = replace(Wanted.as_now(DEFINITION, CLUSTER, before), snapshot=seen, traffic_gain=gain)
+    after = place("traffic_aware", wanted)
+    assert isinstance(after, Placement)
+    assert (after != before) == moves
+
+
+def test_if_nothing_crosses_any_more_every_gain_is_reached() -> None:
+    before = Placement({"rows": {A0: 1}, "work": {B0: 1}, "out": {A0: 1}})
+    apart = snapshot(before, {"rows->work": 100.0, "work->out": 0.0, "rows->out": 0.0})
+    wanted = replace(Wanted.as_now(DEFINITION, CLUSTER, before), snapshot=apart, traffic_gain=1.0)
+    after = place("traffic_aware", wanted)
+    assert isinstance(after, Placement)
+    assert {slot.machine for slot in after.of("rows")} == {slot.machine for slot in after.of("work")}
+
+
 def test_bytes_count_where_they_are_measured() -> None:
     rows = {"rows->work": 100.0, "work->out": 100.0, "rows->out": 300.0}
     seen = snapshot(APART, rows, {"rows": 0.0, "work": 5000.0, "out": 800.0})

@@ -7,8 +7,9 @@ import gc
 import os
 import resource
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from pyspark import TaskContext
 
 from penstock.freed_memory import FreedMemory, return_now
 
+#: What an executor's command line says that matters here.
+_TOLD = (b"--executor-id", b"--hostname")
 #: The pool of threads by its size; there is one at most.
 _pools: dict[int, ThreadPoolExecutor] = {}
 
@@ -34,10 +37,17 @@ def executor_id() -> str | None:
     return found[0] if found else None
 
 
-@functools.cache
 def executor() -> tuple[str, int] | None:
-    """The executor's id and process. Spark does not tell its Python workers, but the executor's command line says it,
-    two generations up (executor, daemon, worker); None where there is no such thing to read."""
+    """The executor's id and process; None where that cannot be known."""
+    found = executor_command()
+    return None if found is None else (found[0]["--executor-id"], found[1])
+
+
+@functools.cache
+def executor_command() -> tuple[Mapping[str, str], int] | None:
+    """The options of the executor's command, and its process. Spark does not tell its Python workers which executor is
+    theirs, but the executor's command line says it, two generations up (executor, daemon, worker); None where there is
+    no such thing to read."""
     pid = os.getpid()
     for _ in range(4):
         try:
@@ -45,8 +55,9 @@ def executor() -> tuple[str, int] | None:
             parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
         except OSError:  # the parent has ended meanwhile, or there is no /proc
             return None
-        if b"--executor-id" in arguments:
-            return arguments[arguments.index(b"--executor-id") + 1].decode(), pid
+        options = {name.decode(): value.decode() for name, value in pairwise(arguments) if name in _TOLD}
+        if "--executor-id" in options:
+            return options, pid
         pid = int(parent)
     return None
 
@@ -108,8 +119,11 @@ def _give_back() -> bool:
 
 @functools.cache
 def host_name() -> str:
-    """The address of this machine as Spark knows it, or else the machine's own name."""
-    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+    """The name or address of this machine by which Spark knows its executor, and by which slots are called; where there
+    is no executor of its own, the address that Spark was told, or else the machine's own name."""
+    command = executor_command()
+    known = command[0].get("--hostname") if command is not None else None
+    return known or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
 
 
 def running_task() -> tuple[int, int]:

@@ -101,8 +101,12 @@ def join_groups() -> None:
 def serve_segments() -> None:
     """Start the server that gives others the segments of this machine, if bundles fetch them. It does not count among
     the work of the machine, as Spark's own processes do not."""
-    if (origins := Origins.of_environment(os.environ)) is not None:
+    if (origins := Origins.of_environment(os.environ)) is None:
+        return
+    try:
         start_one_for_the_machine(host_name(), origins)
+    except OSError as problem:  # a temporary folder without locks, say: others read from the store
+        sys.stderr.write(f"penstock: no server of segments could be started: {problem}\n")
 
 
 if __name__ == "__main__":

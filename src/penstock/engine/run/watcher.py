@@ -69,6 +69,8 @@ class _Known:
     #: its state, come a moment after it.
     rounds: int = 0
     streams: Mapping[str, str] = field(default_factory=dict)
+    #: Rows of all its batches.
+    rows: int = 0
 
 
 class Watcher:
@@ -121,6 +123,7 @@ class Watcher:
 
     def _knowledge(self, report: BatchReport, taken: Sequence[Batch], is_sink: bool) -> DriverKnowledge:
         around, known = self._around, self._known[report.operator]
+        known.rows += report.rows_in
         tasks = around.placement().tasks.get(report.operator, ())
         found = DriverKnowledge(
             streams=known.streams,
@@ -157,12 +160,14 @@ class Watcher:
             for held in [around.channels.backlog(name, channel)]
         }
         unmet = [rows for feed in query.feeds if (rows := feed.unmet) is not None]
+        owes = query.operator.name == name and bool(unmet)
         return Levels(
             at,
             backlog,
-            unmet_rows=sum(unmet) if query.operator.name == name and unmet else None,
+            unmet_rows=sum(unmet) if owes else None,
             throttled=query.intake.throttled or query.intake.held_back,
             batch_since=None if began is None else at - (time.monotonic() - began),
+            emitted=self._known[name].rows if owes else None,
         )
 
     # In the background

@@ -38,6 +38,8 @@ LITTLE_WORK = 0.005
 FEW_ROWS = 256
 #: More are worth another share whatever their work: to read and to write them is not counted as work.
 MOST_FEW_ROWS = 16_384
+#: How much the newest share says about what a share costs.
+COST_WEIGHT = 0.1
 
 
 class Dealer(Gate):
@@ -70,6 +72,7 @@ class Dealer(Gate):
         #: What whoever publishes waits for.
         self._completed = threading.Condition(channels.lock)
         self._last_cut = 0.0
+        self._cost_of_a_share: float | None = None
         self._ended = False
 
     def feed_from(self, supply: Supply) -> None:
@@ -181,7 +184,10 @@ class Dealer(Gate):
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
             waiting = supply.available() if supply is not None else 0
-            standing.pacer.observe(work, self._clock() - standing.taken_at, busy, waiting)
+            seconds = self._clock() - standing.taken_at
+            standing.pacer.observe(work, seconds, busy, waiting)
+            cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
+            self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
             self._completed.notify_all()
         return True
 
@@ -234,6 +240,12 @@ class Dealer(Gate):
         with self._channels.lock:
             supply = self._batches.supply
             return self._has_looked and supply is not None and self.idle and not supply.available()
+
+    @property
+    def cost_of_a_share(self) -> float | None:
+        """Seconds of a share in which its function does not work, on average: to read, to write and to tell; None while
+        nothing is measured."""
+        return self._cost_of_a_share
 
     @property
     def lingers(self) -> bool:

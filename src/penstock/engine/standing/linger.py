@@ -21,6 +21,18 @@ MEASURE_SECONDS = 0.5
 #: The driver's work is not exact, and neither is what a longer batch saves: the length changes by steps, up faster than
 #: down, and stays as it is while the work is near what it may be.
 LONGER_MOST, SHORTER, NEAR = 2.0, 0.8, 0.75
+#: Where the store of segments is far, rows linger for so many times what a share costs beside its function. Larger
+#: shares cost more, so where reading and writing take a fifth of the time, rows linger for as long as they may.
+FAR_COSTS = 4.0
+
+
+def at_a_far_store(
+    seconds: Callable[[], float], cost: Callable[[], float | None], longest: float
+) -> Callable[[], float]:
+    """How long rows linger where every file of a segment takes long to write and to read, as on an object store: so
+    long that batches are few and large, and most of a bundle's time is for rows. `seconds` is how long they would
+    linger elsewhere, `cost` what a share costs by itself as measured, `longest` the most."""
+    return lambda: max(seconds(), min(FAR_COSTS * (cost() or 0.0), longest))
 
 
 class Linger:

@@ -26,7 +26,7 @@ from penstock.engine.spark.failures import FailureKind, kind_of, named_error
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer
-from penstock.engine.standing.linger import Linger
+from penstock.engine.standing.linger import Linger, at_a_far_store
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Turn, TurnPlaces
@@ -50,8 +50,12 @@ LOOK_SECONDS = 0.5
 PUBLISH_SECONDS = 180.0
 #: A bundle that was lost while work waits for it, and that Spark has not started again, is replaced after so long.
 DESERTED_SECONDS = 5.0
+#: A bundle that has been gone for so long does not come back at once, as one does whose function was silent.
+GONE_SECONDS = 1.0
 #: Bundles may take so long to leave before Spark ends them.
 LEAVE_SECONDS = 1.0
+#: And so long if their turn was begun anew without them: those that still work may end that first.
+GIVE_UP_SECONDS = 5.0
 #: Seconds before a turn is begun again after one that failed.
 AGAIN_SECONDS = 0.2
 
@@ -102,6 +106,8 @@ class StandingQuery:
         self._program: PackedProgram | None = None
         #: The turns that are not over, by number.
         self._turns: dict[int, Turn] = {}
+        #: The turns that were begun anew because somebody was missed, and when.
+        self._deserted: dict[int, float] = {}
         self._last_turn = 0
         self._changed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
@@ -122,6 +128,8 @@ class StandingQuery:
         if self._writes_files():
             return lambda: settings.file_seconds
         seconds = linger.at_source if isinstance(self.operator, Source) else linger.at_hop
+        if not self.context.store.is_near:
+            seconds = at_a_far_store(seconds, lambda: self.dealer.cost_of_a_share, settings.batch_interval / 2)
         readers = self.context.readers_of(self.chain)
         if not readers or any(isinstance(one, Sink) for one in self.chain) or any(map(stands, readers)):
             return seconds
@@ -220,8 +228,21 @@ class StandingQuery:
         if newest is None or newest.places != places or run_time() > newest.began + length:
             self._begin(places)
         elif self.dealer.deserted(DESERTED_SECONDS):
-            LOGGER.warning('a bundle of "%s" fell silent: its turn is begun anew', self.operator.name)
+            LOGGER.warning('a bundle of "%s" fell silent or never came: its turn is begun anew', self.operator.name)
+            self._deserted[newest.number] = time.monotonic()
             self._begin(places)
+        self._give_up_deserted()
+
+    def _give_up_deserted(self) -> None:
+        """Have Spark end what is left of turns that were begun anew: a worker that hangs would keep its thread for
+        good, and there may be no other for the bundle that is to take its place."""
+        for number, since in list(self._deserted.items()):
+            if number not in self._turns:
+                del self._deserted[number]
+            elif not self.dealer.stands(number) or time.monotonic() > since + GIVE_UP_SECONDS:
+                del self._deserted[number]
+                with traced(f'a turn of "{self.operator.name}" could not be cancelled', Exception):
+                    self.context.spark.sparkContext.cancelJobGroup(self.group(number))
 
     def _wanted(self) -> TurnPlaces:
         bundles = tuple(self.seats.bundles())
@@ -240,6 +261,10 @@ class StandingQuery:
                 break
             if before is None or before.over.is_set() or not self.dealer.stands(before.number):
                 break  # nobody else works meanwhile
+            if self.dealer.deserted(GONE_SECONDS):
+                # Rows wait for a bundle that is gone, and what the others do cannot be published before that. If they
+                # hold the threads that the new bundles need, it would wait for as long as they stand.
+                break
             time.sleep(POLL)
         self.dealer.serve(turn.number, places.bundles)
 

@@ -13,6 +13,9 @@ from penstock.engine.standing.batches import SeatKey, Standing
 #: So many seconds may pass until somebody sits on a new seat. Spark starts a task again that does not start; one that
 #: has started, and then hangs before it comes here, nobody else would miss.
 FIRST_SECONDS = 120.0
+#: If nobody came, somebody may only have needed longer, to load a model, say: the next turn gives twice the time, but
+#: no more than this.
+MOST_FIRST_SECONDS = 3600.0
 
 
 class Roster:
@@ -25,6 +28,9 @@ class Roster:
         self._stands: dict[SeatKey, Standing] = {}
         #: Since when somebody is missed on a seat: the bundle was lost then, or should have come by then.
         self._empty_since: dict[SeatKey, float] = {}
+        #: The seats on which nobody has been yet, and how much time they are given.
+        self._awaited: set[SeatKey] = set()
+        self._first_seconds = FIRST_SECONDS
 
     def __contains__(self, seat: SeatKey) -> bool:
         return seat in self._stands
@@ -44,6 +50,7 @@ class Roster:
         """A bundle takes its seat, from whoever is on it."""
         self._stands[standing.seat] = standing
         self._empty_since.pop(standing.seat, None)
+        self._awaited.discard(standing.seat)
 
     def leave(self, standing: Standing, now: float) -> None:
         """A bundle is gone. If another one is on its seat already, the seat is not empty."""
@@ -53,11 +60,17 @@ class Roster:
 
     def serve(self, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """New batches are for the bundles of this turn. Nobody is missed on the seats of those before."""
+        if turn != self.turn:
+            came_late = any(self._empty_since[seat] <= now for seat in self._awaited if seat in self._empty_since)
+            longer = min(self._first_seconds * 2, MOST_FIRST_SECONDS)
+            self._first_seconds = longer if came_late else FIRST_SECONDS
+            self._awaited.clear()
         self.turn, self.bundles = turn, tuple(bundles)
         self._empty_since = {seat: since for seat, since in self._empty_since.items() if seat[0] >= turn}
         for seat in ((turn, index) for index in range(len(self.bundles))):
-            if seat not in self:
-                self._empty_since.setdefault(seat, now + FIRST_SECONDS)
+            if seat not in self and seat not in self._empty_since:
+                self._empty_since[seat] = now + self._first_seconds
+                self._awaited.add(seat)
 
     def empty(self, before: float) -> list[SeatKey]:
         """The seats of this turn on which somebody has been missed since then or longer."""

@@ -4,19 +4,28 @@ placements that move the least, it takes one with the fewest machines.
 
 Where the sizes of all tasks are known, the least is the fewest bytes, and of equal bytes the fewest tasks; otherwise it
 is the fewest tasks. Where an operator has no state, as many of its instances as possible stay.
+
+One operator after the other is placed, each so that the least of it moves. Several that change compete for cores, so it
+matters who comes first: up to four of them are placed in every order, and the best one counts.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
 
 from penstock.cluster.model import Placement, Slot
 from penstock.strategies.mapping.chained import Chained
 from penstock.strategies.mapping.least_state import ChosenSlots, SlotRoom, chosen_slots
 from penstock.strategies.mapping.protocol import NoRoom, Wanted
-from penstock.strategies.mapping.tasks import deal_tasks
+from penstock.strategies.mapping.tasks import deal_tasks, leaving
+
+#: So many operators that change are placed in every order; more of them only in topological order. Four have 24 orders.
+ORDERED = 4
 
 
 class FewestMoves:
@@ -30,26 +39,102 @@ class FewestMoves:
 
 def fewest_moves(wanted: Wanted, before: Placement) -> Placement | NoRoom:
     usable = {slot: slot for slot in wanted.cluster.slots}
-    stays = {name for name in wanted.instances if _stays(wanted, before, name, usable)}
-    instances: dict[str, Mapping[Slot, int]] = {name: before.of(name) for name in stays}
-    tasks: dict[str, tuple[Slot, ...]] = {name: before.tasks[name] for name in stays & wanted.tasks.keys()}
+    stays = [name for name in wanted.instances if _stays(wanted, before, name, usable)]
     load: Counter[Slot] = Counter()
     for name in stays:
         load.update(before.of(name))
-    for name, count in wanted.instances.items():
-        if name in stays:
-            continue
-        used = {slot.machine for slot, number in load.items() if number}
-        places = _places(wanted, before, name, count, load)
-        found = chosen_slots(places, count, used, wanted.tasks.get(name, 0))
-        if isinstance(found, int):
-            return NoRoom(f"the slots have no room for {count} instances of {name}", found)
-        instances[name] = {usable[slot]: number for slot, number in sorted(found.instances.items())}
-        load.update(instances[name])
-        if name in wanted.tasks:
-            tasks[name] = _tasks(wanted, before, name, found)
-    ordered = {name: instances[name] for name in wanted.instances}
-    return Placement(ordered, {name: tasks[name] for name in wanted.tasks})
+    tasks = {name: before.tasks[name] for name in stays if name in wanted.tasks}
+    found = _in_best_order(wanted, before, _Placed({name: before.of(name) for name in stays}, tasks, load))
+    if isinstance(found, NoRoom):
+        return found
+    ordered = {name: found.instances[name] for name in wanted.instances}
+    return Placement(ordered, {name: found.tasks[name] for name in wanted.tasks})
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The operators that have their slots so far."""
+
+    instances: Mapping[str, Mapping[Slot, int]]
+    tasks: Mapping[str, tuple[Slot, ...]]
+    #: Instances of these operators on each slot.
+    load: Counter[Slot]
+    #: What moves: bytes, where they are known, tasks, and instances of operators without tasks.
+    moved: tuple[int, int, int] = (0, 0, 0)
+
+    @cached_property
+    def machines(self) -> set[str]:
+        return {slot.machine for slot, number in self.load.items() if number}
+
+
+def _in_best_order(wanted: Wanted, before: Placement, start: _Placed) -> _Placed | NoRoom:
+    """All operators placed, one after the other, in the order that costs least; of equals in topological order."""
+    changing = tuple(name for name in wanted.instances if name not in start.instances)
+    orders = permutations(changing) if len(changing) <= ORDERED else iter([changing])
+    cost = _cost_in(wanted, changing)
+    made: dict[tuple[str, ...], _Placed] = {(): start}
+    best: _Placed | None = None
+    for order in orders:
+        for length, name in enumerate(order):
+            placed = made.get(order[: length + 1]) or _with(wanted, before, made[order[:length]], name)
+            if isinstance(placed, NoRoom):
+                return placed  # all orders need as much room
+            made[order[: length + 1]] = placed
+            if best is not None and cost(placed) >= cost(best):
+                break
+        else:
+            best = made[order]
+    assert best is not None  # there is at least one order
+    return best
+
+
+def _cost_in(wanted: Wanted, changing: Sequence[str]) -> Callable[[_Placed], tuple[int, ...]]:
+    """What the operators cost that are placed so far: the instances without a core, because those that are placed first
+    do not see who will stay; what moves, in bytes if the sizes of all are known; and the machines that are used."""
+    sized = all(wanted.sizes(name) is not None for name in changing if name in wanted.tasks)
+    cores = sum(slot.cores for slot in wanted.cluster.slots)
+    times = -(-sum(wanted.instances.values()) // max(cores, 1))
+
+    def cost(placed: _Placed) -> tuple[int, ...]:
+        crowded = sum(max(placed.load[slot] - slot.cores * times, 0) for slot in wanted.cluster.slots)
+        return crowded, *placed.moved[0 if sized else 1 :], len(placed.machines)
+
+    return cost
+
+
+def _with(wanted: Wanted, before: Placement, placed: _Placed, name: str) -> _Placed | NoRoom:
+    """One operator more, where the least of it moves."""
+    count = wanted.instances[name]
+    places = _places(wanted, before, name, count, placed.load)
+    chosen = chosen_slots(places, count, placed.machines, wanted.tasks.get(name, 0))
+    if isinstance(chosen, int):
+        return NoRoom(f"the slots have no room for {count} instances of {name}", chosen)
+    known = {slot: slot for slot in wanted.cluster.slots}
+    instances = {known[slot]: number for slot, number in sorted(chosen.instances.items())}
+    tasks = {name: _tasks(wanted, before, name, chosen)} if name in wanted.tasks else {}
+    moved = _moved(wanted, before, name, instances, tasks.get(name))
+    return _Placed(
+        {**placed.instances, name: instances},
+        {**placed.tasks, **tasks},
+        placed.load + Counter(instances),
+        (placed.moved[0] + moved[0], placed.moved[1] + moved[1], placed.moved[2] + moved[2]),
+    )
+
+
+def _moved(
+    wanted: Wanted, before: Placement, name: str, instances: Mapping[Slot, int], tasks: tuple[Slot, ...] | None
+) -> tuple[int, int, int]:
+    """What moves of one operator: bytes, tasks, and instances if it has no tasks."""
+    if tasks is None:
+        had = before.instances.get(name, {})
+        stay = sum(min(number, instances.get(slot, 0)) for slot, number in had.items())
+        return 0, 0, min(sum(had.values()), sum(instances.values())) - stay
+    held = before.tasks.get(name, ())
+    if len(held) != len(tasks):
+        return 0, 0, 0  # the state is cut anew, wherever the tasks are
+    gone = [task for task, slot in enumerate(tasks) if slot != held[task]]
+    sizes = wanted.sizes(name)
+    return 0 if sizes is None else sum(sizes[task] for task in gone), len(gone), 0
 
 
 def _stays(wanted: Wanted, before: Placement, name: str, usable: Mapping[Slot, Slot]) -> bool:
@@ -99,10 +184,8 @@ def _costs_on_slots(wanted: Wanted, before: Placement, name: str) -> dict[Slot, 
 def _costs(wanted: Wanted, name: str) -> list[int]:
     """What it costs to move each task. A byte costs more than any number of tasks; if the size of a task is not known,
     only tasks count."""
-    tasks = wanted.tasks[name]
-    state = wanted.snapshot.operators[name].state if wanted.snapshot is not None else {}
-    sizes = [size.bytes for task in range(tasks) if (size := state.get(task)) is not None and size.bytes is not None]
-    return [size * (tasks + 1) + 1 for size in sizes] if len(sizes) == tasks else [1] * tasks
+    tasks, sizes = wanted.tasks[name], wanted.sizes(name)
+    return [1] * tasks if sizes is None else [size * (tasks + 1) + 1 for size in sizes]
 
 
 def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> tuple[Slot, ...]:
@@ -116,15 +199,11 @@ def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> 
         by_slot.setdefault(slot, []).append(task)
     placed: list[Slot | None] = list(held)
     for slot, mine in by_slot.items():
-        for task in _leaving(mine, costs, found.kept.get(slot, 0)):
+        for task in leaving(mine, costs)[: len(mine) - found.kept.get(slot, 0)]:
             placed[task] = None
     waiting = _open(found, count)
     known = {slot: slot for slot in found.instances}
     return tuple(next(waiting) if slot is None else known[slot] for slot in placed)
-
-
-def _leaving(tasks: Sequence[int], costs: Sequence[int], kept: int) -> list[int]:
-    return sorted(tasks, key=lambda task: (costs[task], task))[: len(tasks) - kept]
 
 
 def _open(found: ChosenSlots, tasks: int) -> Iterator[Slot]:

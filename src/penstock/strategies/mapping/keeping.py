@@ -18,10 +18,7 @@ def keeping(wanted: Wanted, before: Placement) -> Placement:
     instances: dict[str, Mapping[Slot, int]] = {}
     for operator, count in wanted.instances.items():
         instances[operator] = resized(before.instances.get(operator, {}), count, usable.values(), load)
-    tasks = {
-        operator: _tasks(before.tasks.get(operator, ()), count, before.instances.get(operator, {}), instances[operator])
-        for operator, count in wanted.tasks.items()
-    }
+    tasks = {operator: _tasks(wanted, before, operator, instances[operator]) for operator in wanted.tasks}
     return Placement(instances, tasks)
 
 
@@ -44,9 +41,9 @@ def least_loaded(usable: Collection[Slot], load: Mapping[Slot, int], placed: Map
     return min(usable, key=lambda slot: (load.get(slot, 0) / slot.cores, placed.get(slot, 0), slot))
 
 
-def _tasks(
-    tasks: tuple[Slot, ...], count: int, before: Mapping[Slot, int], after: Mapping[Slot, int]
-) -> tuple[Slot, ...]:
-    if len(tasks) != count:
-        return deal_tasks(count, after)
-    return tasks if dict(before) == dict(after) else follow_instances(tasks, after)
+def _tasks(wanted: Wanted, before: Placement, operator: str, after: Mapping[Slot, int]) -> tuple[Slot, ...]:
+    tasks = before.tasks.get(operator, ())
+    if len(tasks) != wanted.tasks[operator]:
+        return deal_tasks(wanted.tasks[operator], after)
+    same = dict(before.instances.get(operator, {})) == dict(after)
+    return tasks if same else follow_instances(tasks, after, wanted.sizes(operator))

@@ -40,6 +40,12 @@ class Wanted:
     chains: bool = True
     #: The measurements (traffic, sizes of state); None at the start, or if the setting `monitoring` is off.
     snapshot: Snapshot | None = None
+    #: By what share the traffic between machines must fall before what runs is moved for that (the setting).
+    traffic_gain: float = 0.0
+
+    def sizes(self, operator: str) -> tuple[int, ...] | None:
+        """The bytes of each task of a keyed operator; None if the size of one of them is not known."""
+        return None if self.snapshot is None else self.snapshot.operators[operator].state_sizes(self.tasks[operator])
 
     @staticmethod
     def at_start(

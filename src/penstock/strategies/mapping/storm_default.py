@@ -78,4 +78,4 @@ def _tasks(wanted: Wanted, before: Placement, name: str, instances: Mapping[Slot
     if len(held) != wanted.tasks[name]:
         return deal_tasks(wanted.tasks[name], instances)
     same = dict(before.instances.get(name, {})) == dict(instances)
-    return held if same else follow_instances(held, instances)
+    return held if same else follow_instances(held, instances, wanted.sizes(name))

@@ -6,12 +6,16 @@ What is fair depends on what changed. Tasks are dealt out where there were none 
 mapping has changed the instances, every slot gets its share (`follow_instances`); instances that a strategy adds take
 tasks, and no others move (`follow`); and after a loss, only the tasks of lost slots move (`rehomed`). A slot's share is
 tasks * its instances / all instances.
+
+Which tasks move is the same everywhere: of what is fair, the fewest tasks, and where the sizes of all tasks are known,
+of those choices the fewest bytes. A slot that gives tasks away gives its smallest ones (`leaving`). After a loss there
+is no choice. tests/property/test_task_moves.py compares this with all assignments there are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, islice
 
 from penstock.cluster.model import Slot
@@ -23,47 +27,73 @@ def deal_tasks(tasks: int, slots: Mapping[Slot, int]) -> tuple[Slot, ...]:
     return tuple(islice(cycle(instances), tasks))
 
 
-def follow_instances(tasks: tuple[Slot, ...], instances: Mapping[Slot, int]) -> tuple[Slot, ...]:
+def leaving(held: Collection[int], sizes: Sequence[int]) -> list[int]:
+    """The tasks of a slot in the order in which the slot gives them away: the smallest first, of equals the last."""
+    return sorted(held, key=lambda task: (sizes[task], -task))
+
+
+def follow_instances(
+    tasks: tuple[Slot, ...],
+    instances: Mapping[Slot, int],
+    sizes: Sequence[int] | None = None,
+    homes: Sequence[Slot] = (),
+) -> tuple[Slot, ...]:
     """A keyed operator's tasks for new instances: every slot holds its share of the tasks, and as few as possible move.
-    A slot's share is what its part of the instances gives; tasks that do not divide evenly stay where they are."""
-    total = sum(instances.values())
+    A slot's share is what its part of the instances gives; tasks that do not divide evenly stay where they are. `sizes`
+    are the bytes of each task, where they are known: of the choices that are left, the fewest bytes move. `homes` are
+    where the tasks were before a change that is taken back: of choices that cost the same, tasks go home."""
+    total, known = sum(instances.values()), _known(tasks, sizes)
     share = {slot: len(tasks) * count // total for slot, count in instances.items()}
-    held = Counter(tasks)
-    # The rest: by the largest remainder, and among equals to a slot that would otherwise have to give one away.
-    by_need = sorted(
-        instances, key=lambda slot: (-(len(tasks) * instances[slot] % total), share[slot] - held[slot], slot)
-    )
-    for slot in by_need[: len(tasks) - sum(share.values())]:
+    home = homes if len(homes) == len(tasks) else tasks
+    give = {
+        slot: sorted(held, key=lambda task: (known[task], home[task] == tasks[task], -task))
+        for slot, held in _held(tasks).items()
+    }
+
+    def need(slot: Slot) -> tuple[int, int, Slot]:
+        """Who gets the rest: by the largest remainder, and among equals the slot that would otherwise have to give one
+        away, the largest one."""
+        more = len(give.get(slot, ())) - share[slot]
+        spared = known[give[slot][more - 1]] if more > 0 else -1
+        return -(len(tasks) * instances[slot] % total), -spared, slot
+
+    for slot in sorted(instances, key=need)[: len(tasks) - sum(share.values())]:
         share[slot] += 1
-    free = share.copy()
-    placed: list[Slot | None] = []
-    for slot in tasks:
-        stays = free.get(slot, 0) > 0
-        if stays:
-            free[slot] -= 1
-        placed.append(slot if stays else None)
-    open_places = (slot for slot in sorted(free) for _ in range(free[slot]))
+    placed: list[Slot | None] = list(tasks)
+    for slot, held in give.items():
+        for task in held[: max(len(held) - share.get(slot, 0), 0)]:
+            placed[task] = None
+    stay = Counter(placed)
+    room = {slot: share[slot] - stay[slot] for slot in sorted(share)}
+    for task, stays_on in enumerate(placed):
+        if stays_on is None and room.get(home[task], 0) > 0:
+            placed[task] = home[task]
+            room[home[task]] -= 1
+    open_places = (slot for slot, places in room.items() for _ in range(places))
     return tuple(slot if slot is not None else next(open_places) for slot in placed)
 
 
-def follow(tasks: tuple[Slot, ...], before: Mapping[Slot, int], after: Mapping[Slot, int]) -> tuple[Slot, ...]:
+def follow(
+    tasks: tuple[Slot, ...],
+    before: Mapping[Slot, int],
+    after: Mapping[Slot, int],
+    sizes: Sequence[int] | None = None,
+) -> tuple[Slot, ...]:
     """Each task's slot after the operator's instances have changed.
 
     Two kinds of task move: those on a slot that has no instance any more, and, to a slot that got instances, as many as
-    it is short of its quota, rounded down. They are taken from where an instance has the most of them. So on scale-out
-    the only tasks that move are those that the new instances take.
+    it is short of its quota, rounded down. They are taken from where an instance has the most of them, and of slots
+    that have as many, from the one with the smallest task (`sizes` are the bytes of each task, where they are known).
+    So on scale-out the only tasks that move are those that the new instances take.
     """
-    holds: dict[Slot, list[int]] = {slot: [] for slot in sorted(after)}
-    homeless = []
-    for task, slot in enumerate(tasks):
-        if slot in holds:
-            holds[slot].append(task)
-        else:
-            homeless.append(task)
+    known, held = _known(tasks, sizes), _held(tasks)
+    # The tasks that a slot gives away first are at the end.
+    holds = {slot: leaving(held.get(slot, ()), known)[::-1] for slot in sorted(after)}
+    homeless = [task for task, slot in enumerate(tasks) if slot not in holds]
     total = sum(after.values())
     short = {
-        slot: len(tasks) * after[slot] // total - len(held)
-        for slot, held in holds.items()
+        slot: len(tasks) * after[slot] // total - len(there)
+        for slot, there in holds.items()
         if after[slot] > before.get(slot, 0)
     }
     for task in homeless:
@@ -72,7 +102,7 @@ def follow(tasks: tuple[Slot, ...], before: Mapping[Slot, int], after: Mapping[S
         if receiver in short:
             short[receiver] -= 1
     while taker := _neediest(short):
-        giver = max(holds, key=lambda slot: len(holds[slot]) / after[slot])
+        giver = max(holds, key=lambda slot: _gives(holds[slot], after[slot], known))
         holds[taker].append(holds[giver].pop())
         short[taker] -= 1
     places = {task: slot for slot, held in holds.items() for task in held}
@@ -92,6 +122,24 @@ def rehomed(slots: tuple[Slot, ...], instances: Mapping[Slot, int], usable: Coll
         held[best] += 1
         placed.append(best)
     return tuple(placed)
+
+
+def _known(tasks: Sequence[Slot], sizes: Sequence[int] | None) -> Sequence[int]:
+    """The sizes, or the same size for every task if those of just these tasks are not known."""
+    return sizes if sizes is not None and len(sizes) == len(tasks) else [0] * len(tasks)
+
+
+def _held(tasks: Sequence[Slot]) -> dict[Slot, list[int]]:
+    held: dict[Slot, list[int]] = {}
+    for task, slot in enumerate(tasks):
+        held.setdefault(slot, []).append(task)
+    return held
+
+
+def _gives(held: Sequence[int], instances: int, sizes: Sequence[int]) -> tuple[float, int, int]:
+    """The more, the sooner a slot gives a task away: if its instances have more of them; if fewer instances share what
+    one task less spares; if its smallest task is smaller."""
+    return len(held) / instances, -instances, -sizes[held[-1]] if held else 0
 
 
 def _neediest(short: Mapping[Slot, int]) -> Slot | None:

@@ -2,8 +2,8 @@
 
 Instances are taken by their traffic, those with the most first, and each goes to the machine where it adds the least
 traffic between machines. A machine gets at most ceil(E / N) of the E instances on N machines, and uses one slot. What
-runs is moved only if less crosses from machine to machine then. After a scaling decision only what was changed is
-placed, by `fewest_moves`.
+runs is moved only if less crosses from machine to machine then, by the share `traffic_gain` at least. After a scaling
+decision only what was changed is placed, by `fewest_moves`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ def _at_start(wanted: Wanted) -> Placement | NoRoom:
 
 
 def _if_less_crosses(wanted: Wanted, before: Placement, traffic: Traffic) -> Placement:
-    """The placement by traffic, or the one that is there if no less would cross."""
+    """The placement by traffic, or the one that is there if no less would cross, or not enough less."""
     machines = [machine for machine in wanted.cluster.machines if machine.slots]
     most = -(-len(traffic.instances) // len(machines))
     if wanted.slot_instances is not None and most > wanted.slot_instances:
         return before
     now = [one.slot.machine for one in traffic.instances]
     then = assigned(traffic, [machine.name for machine in machines], most)
-    if traffic.crossing(_parts(traffic, then)) >= traffic.crossing(_parts(traffic, now)) * (1 - SAME):
+    crosses, would = traffic.crossing(_parts(traffic, now)), traffic.crossing(_parts(traffic, then))
+    if would >= crosses * (1 - SAME) or would > crosses * (1 - wanted.traffic_gain + SAME):
         return before
     load = before.load()
     slots = {machine.name: max(machine.slots, key=lambda slot: (load[slot], -slot.index)) for machine in machines}
@@ -60,10 +61,10 @@ def _if_less_crosses(wanted: Wanted, before: Placement, traffic: Traffic) -> Pla
     for one, machine in zip(traffic.instances, then, strict=True):
         counts[one.unit][slots[machine]] += 1
     instances = {name: dict(sorted(counts[unit].items())) for unit in traffic.units for name in unit}
-    tasks = {
-        name: held if dict(before.of(name)) == instances[name] else follow_instances(held, instances[name])
-        for name, held in before.tasks.items()
-    }
+    tasks = dict(before.tasks)
+    for name, held in before.tasks.items():
+        if dict(before.of(name)) != instances[name]:
+            tasks[name] = follow_instances(held, instances[name], wanted.sizes(name))
     return Placement({name: instances[name] for name in wanted.instances}, tasks)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -100,3 +103,14 @@ def test_a_share_that_fails_ends_when_all_its_instances_have_ended() -> None:
     with pytest.raises(ValueError, match="a row"):
         worker.run_all([fails, takes_longer])
     assert ended.is_set()
+
+
+def test_a_worker_is_called_as_spark_calls_its_executor() -> None:
+    """Slots are called so too. A machine's own name may be another one: Debian's is that of 127.0.1.1."""
+    asks = "from penstock.engine.executor import worker; print(worker.executor_id(), worker.host_name())"
+    starts = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[-1]], check=True)"
+    spark_says = ["--executor-id", "7", "--hostname", "10.0.0.5", "--cores", "1"]
+    command = [sys.executable, "-c", starts, *spark_says, asks]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.9"}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["7", "10.0.0.5"]

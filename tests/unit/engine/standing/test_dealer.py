@@ -437,3 +437,19 @@ def test_a_look_that_fails_says_nothing() -> None:
     with pytest.raises(OSError, match="away"):
         dealer.take(one)
     assert not dealer.has_nothing_to_do
+
+
+def test_what_a_share_costs_beside_its_function_is_known_over_turns() -> None:
+    now = 0.0
+    rows = Rows(10)
+    dealer = Dealer(Channels(), [], lambda: Pacer(0.05, 10, 10), lambda: 0.0, Published(rows), clock=lambda: now)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    [one] = served(dealer, ONE)
+    assert dealer.cost_of_a_share is None
+    assert dealer.take(one)
+    now = 0.5
+    done(dealer, one, (replace(report()[0], busy=0.1),))
+    assert dealer.cost_of_a_share == pytest.approx(0.4)
+    served(dealer, ONE, turn=2)
+    assert dealer.cost_of_a_share == pytest.approx(0.4)

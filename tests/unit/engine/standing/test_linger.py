@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.standing.linger import MEASURE_SECONDS, Linger
+from penstock.engine.standing.linger import FAR_COSTS, MEASURE_SECONDS, Linger, at_a_far_store
 
 
 class Driver:
@@ -69,3 +69,15 @@ def test_a_moment_says_nothing(driver: Driver) -> None:
     linger = linger_of(driver)
     driver.works(5.0, MEASURE_SECONDS / 2)
     assert linger.at_source() == pytest.approx(0.025)
+
+
+def test_at_a_far_store_rows_linger_by_what_a_share_costs() -> None:
+    """An object store takes 40 ms for every file: a batch every 2 ms would be nothing but that."""
+    costs: list[float | None] = [None]
+    seconds = at_a_far_store(lambda: 0.002, lambda: costs[0], longest=0.25)
+    assert seconds() == 0.002, "nothing is known yet"
+    costs[0] = 0.04
+    assert seconds() == pytest.approx(FAR_COSTS * 0.04)
+    costs[0] = 0.4
+    assert seconds() == 0.25
+    assert at_a_far_store(lambda: 1.0, lambda: 0.04, longest=0.25)() == 1.0, "a latency that was chosen stays"

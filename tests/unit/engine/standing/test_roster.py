@@ -55,6 +55,20 @@ def test_whoever_never_comes_is_missed_too_but_later() -> None:
     assert roster.empty(before=1000.0) == []
 
 
+def test_who_only_needs_longer_gets_twice_the_time_in_the_next_turn() -> None:
+    """A model that is loaded for minutes: with the same time in every turn, nobody would ever sit."""
+    roster = Roster()
+    roster.serve(1, (ONE,), 0.0)
+    roster.serve(2, (ONE,), FIRST_SECONDS + 5.0)
+    assert roster.empty(before=3 * FIRST_SECONDS) == []
+    assert roster.empty(before=3 * FIRST_SECONDS + 5.0) == [(2, 0)]
+    roster.sit(standing(2, 0))
+    roster.serve(3, (ONE,), 1000.0)
+    assert roster.empty(before=1000.0 + FIRST_SECONDS) == [(3, 0)], "who has come is waited for as at first"
+    roster.serve(4, (ONE,), 1001.0)
+    assert roster.empty(before=1001.0 + FIRST_SECONDS) == [(4, 0)], "nor does a turn count that was cut short"
+
+
 def test_it_counts_the_instances_of_the_turn_that_is_served() -> None:
     roster, before, now = Roster(), standing(1, 0), standing(2, 1, TWO)
     before.asks = now.asks = True

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+import penstock.engine.standing.query as module
+from penstock import Settings, Topology, sinks, sources
+from penstock.cluster.model import Slot
+from penstock.engine.message.shares import Bundle
 from penstock.engine.standing.query import StandingQuery, turn_length
+from penstock.engine.standing.turn import Turn, TurnPlaces
 from penstock.errors import PenstockError
+
+SCHEMA = "id long, value double"
 
 
 def test_a_query_that_has_failed_begins_no_more_turns() -> None:
@@ -134,3 +144,75 @@ def test_a_source_that_cannot_say_what_it_has_keeps_no_failure_from_being_known(
     query = failed(Idle(OSError("the storage is away")))
     assert not query.was_idle
     assert query.failure is not None
+
+
+def begun(deserted: bool, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long a new turn waits for bundles that do not come because those of the turn before hold the threads."""
+    monkeypatch.setattr(module, "STAND_SECONDS", 1.0)
+    ends, served = threading.Event(), list[int]()
+    query = StandingQuery.__new__(StandingQuery)
+    query._stopping, query._last_turn, query._changed = False, 1, threading.Event()
+    places = TurnPlaces((Bundle(Slot("a", 0), 1),), (None,))
+    query._turns = {1: Turn(1, places, 0.0, lambda turn: None, lambda turn: None)}
+    query._run_turn = lambda turn: ends.wait(10) and None  # type: ignore[method-assign]
+    dealer: Any = SimpleNamespace(
+        stands=lambda turn: int(turn == 1),
+        deserted=lambda seconds: deserted,
+        serve=lambda turn, bundles: served.append(turn),
+    )
+    query.dealer = dealer
+    began = time.monotonic()
+    query._begin(places)
+    ends.set()
+    assert served == [2]
+    return time.monotonic() - began
+
+
+def test_a_new_turn_waits_for_its_bundles_unless_rows_wait_for_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert begun(False, monkeypatch) >= 1.0
+    assert begun(True, monkeypatch) < 0.9
+
+
+@pytest.mark.parametrize(("near", "seconds"), [(True, 0.002), (False, 0.16)])
+def test_rows_linger_longer_where_the_store_of_segments_is_far(near: bool, seconds: float) -> None:
+    topology = Topology("line")
+    numbers = topology.source("rows", sources.rate(1, sources.numbers()))
+    topology.sink(
+        "out", sinks.noop(), inputs=[topology.map("work", lambda batch: batch, inputs=[numbers], schema=SCHEMA)]
+    )
+    query = StandingQuery.__new__(StandingQuery)
+    query.operator = topology.definition().operator("work")
+    query.chain = (query.operator,)
+    context: Any = SimpleNamespace(
+        settings=Settings(), paces=None, store=SimpleNamespace(is_near=near), readers_of=lambda chain: []
+    )
+    query.context = context
+    query.dealer = SimpleNamespace(cost_of_a_share=0.04)  # type: ignore[assignment]
+    linger: Any = SimpleNamespace(at_source=lambda: 0.025, at_hop=lambda: 0.002)
+    assert query._lingering(linger)() == pytest.approx(seconds)
+
+
+def test_what_is_left_of_a_turn_that_was_begun_anew_is_ended() -> None:
+    """A worker that hangs keeps its thread, and the bundle that is to take its place may find no other."""
+    cancelled, stands = list[str](), {1: 1}
+    query = StandingQuery.__new__(StandingQuery)
+    query.operator = SimpleNamespace(name="rows")  # type: ignore[assignment]
+    query._name, query._turns, query._deserted = "rows-0", {1: None, 2: None}, {1: time.monotonic()}  # type: ignore[dict-item]
+    dealer: Any = SimpleNamespace(stands=lambda turn: stands.get(turn, 0))
+    query.dealer = dealer
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=cancelled.append))
+    query.context = SimpleNamespace(spark=spark)  # type: ignore[assignment]
+    query._give_up_deserted()
+    assert cancelled == [], "a bundle still works on what is its own"
+    stands[1] = 0
+    query._give_up_deserted()
+    query._give_up_deserted()
+    assert cancelled == [query.group(1)], "once"
+    query._deserted[2], stands[2] = time.monotonic() - 60.0, 1
+    query._give_up_deserted()
+    assert cancelled == [query.group(1), query.group(2)], "it has had time enough"
+    query._deserted[3] = time.monotonic()
+    query._give_up_deserted()
+    assert not query._deserted, "that one is over"
