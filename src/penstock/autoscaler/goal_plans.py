@@ -171,7 +171,8 @@ def _cores(view: View, load: Load, coming: Coming, slow: Sequence[str], why: str
         return None
     chains = [chain for chain in view.snapshot.chains if chain[0] in slow and other.added.keys() >= set(chain)]
     new_slots = {slot for machine in coming.machines for slot in machine.slots}
-    if not other.moved and (not chains or new_slots.isdisjoint(other.placement.slots)):
+    gains = other.expected.throughput >= (view.balance.throughput or 0.0) * (1 + WORTHWHILE)
+    if not other.moved and not (chains and gains and not new_slots.isdisjoint(other.placement.slots)):
         return None
     found = _instances(view, other, why)
     actions = (*(AddMachine(machine) for machine in coming.machines), *found.plan.actions)

@@ -97,6 +97,8 @@ def serve(host: str, origins: Origins) -> Any:
 def _to_listen_on(host: str) -> str:
     """The address to listen on. Where the machine's own name means only itself, as Debian's does (127.0.1.1), others
     find the machine by another address: the server listens on all of them."""
+    if host == "localhost":  # so it was wanted
+        return host
     with suppress(ValueError):
         return f"[{host}]" if ip_address(host).version == 6 else host
     with suppress(OSError):

@@ -207,7 +207,13 @@ def test_a_folder_that_cannot_be_made_is_an_error_and_no_endless_loop(tmp_path):
 
 @pytest.mark.parametrize(
     ("host", "address"),
-    [("10.0.0.5", "10.0.0.5"), ("127.0.0.4", "127.0.0.4"), ("::1", "[::1]"), ("localhost", "0.0.0.0")],
+    [
+        ("10.0.0.5", "10.0.0.5"),
+        ("127.0.0.4", "127.0.0.4"),
+        ("::1", "[::1]"),
+        ("localhost", "localhost"),
+        ("no.such.host.invalid", "no.such.host.invalid"),
+    ],
 )
 def test_a_server_listens_where_others_find_its_machine(host, address):
     assert _to_listen_on(host) == address

@@ -35,6 +35,9 @@ class OperatorQuery:
     The query of a chain belongs to the first operator of the chain: it has that operator's checkpoint, inputs and
     batches."""
 
+    #: Of micro-batches nobody knows which rows were cut and are not published.
+    rows_in_work: None = None
+
     def __init__(self, chain: Sequence[Operator], context: RunContext, seats: Seats) -> None:
         self.chain = tuple(chain)
         self.operator = operator = self.chain[0]

@@ -161,13 +161,15 @@ class Watcher:
         }
         unmet = [rows for feed in query.feeds if (rows := feed.unmet) is not None]
         owes = query.operator.name == name and bool(unmet)
+        # What was cut is neither owed nor published.
+        in_work = query.rows_in_work if owes else None
         return Levels(
             at,
             backlog,
             unmet_rows=sum(unmet) if owes else None,
             throttled=query.intake.throttled or query.intake.held_back,
             batch_since=None if began is None else at - (time.monotonic() - began),
-            emitted=self._known[name].rows if owes else None,
+            emitted=None if in_work is None else self._known[name].rows + in_work,
         )
 
     # In the background

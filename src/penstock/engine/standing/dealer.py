@@ -242,6 +242,17 @@ class Dealer(Gate):
             return self._has_looked and supply is not None and self.idle and not supply.available()
 
     @property
+    def has_looked(self) -> bool:
+        """Whether a bundle has stood, and found out what is there."""
+        return self._has_looked
+
+    @property
+    def rows_in_work(self) -> int:
+        """Rows that were cut and are not published."""
+        with self._channels.lock:
+            return self._batches.rows
+
+    @property
     def cost_of_a_share(self) -> float | None:
         """Seconds of a share in which its function does not work, on average: to read, to write and to tell; None while
         nothing is measured."""

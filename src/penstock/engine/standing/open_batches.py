@@ -44,6 +44,11 @@ class OpenBatches:
         return self._batches[0] if self._batches else None
 
     @property
+    def rows(self) -> int:
+        """What all of them read."""
+        return sum(batch.cut.read.rows for batch in self._batches)
+
+    @property
     def any_bundle(self) -> bool:
         """Whether any bundle may have any share. So it is as long as there is no supply."""
         return self.supply is None or self.supply.any_bundle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,7 +55,7 @@ DESERTED_SECONDS = 5.0
 GONE_SECONDS = 1.0
 #: Bundles may take so long to leave before Spark ends them.
 LEAVE_SECONDS = 1.0
-#: And so long if their turn was begun anew without them: those that still work may end that first.
+#: And so long if it is another turn's time, and nobody of theirs stands any more.
 GIVE_UP_SECONDS = 5.0
 #: Seconds before a turn is begun again after one that failed.
 AGAIN_SECONDS = 0.2
@@ -106,8 +107,8 @@ class StandingQuery:
         self._program: PackedProgram | None = None
         #: The turns that are not over, by number.
         self._turns: dict[int, Turn] = {}
-        #: The turns that were begun anew because somebody was missed, and when.
-        self._deserted: dict[int, float] = {}
+        #: The earlier turns on which nobody stands any more and whose job goes on, and since when.
+        self._left: dict[int, float] = {}
         self._last_turn = 0
         self._changed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_turns, name=f"penstock-turns-{name}", daemon=True)
@@ -212,10 +213,11 @@ class StandingQuery:
             self._changed.wait(LOOK_SECONDS)
 
     def _keep_turn(self) -> None:
+        self._end_what_is_left()
         newest = self.turn
         for turn in [one for one in self._turns.values() if one.over.is_set()]:
             del self._turns[turn.number]
-            if turn is not newest:
+            if turn.number != self._last_turn:
                 continue
             if turn.error is not None:
                 raise turn.error
@@ -229,20 +231,21 @@ class StandingQuery:
             self._begin(places)
         elif self.dealer.deserted(DESERTED_SECONDS):
             LOGGER.warning('a bundle of "%s" fell silent or never came: its turn is begun anew', self.operator.name)
-            self._deserted[newest.number] = time.monotonic()
             self._begin(places)
-        self._give_up_deserted()
 
-    def _give_up_deserted(self) -> None:
-        """Have Spark end what is left of turns that were begun anew: a worker that hangs would keep its thread for
-        good, and there may be no other for the bundle that is to take its place."""
-        for number, since in list(self._deserted.items()):
-            if number not in self._turns:
-                del self._deserted[number]
-            elif not self.dealer.stands(number) or time.monotonic() > since + GIVE_UP_SECONDS:
-                del self._deserted[number]
+    def _end_what_is_left(self) -> None:
+        """Have Spark end the tasks of earlier turns on which nobody stands any more: a worker that hangs would keep its
+        thread for good, and there may be no other for the bundle that is to take its place."""
+        now = time.monotonic()
+        for number, turn in list(self._turns.items()):
+            if number >= self.dealer.serves or turn.over.is_set() or self.dealer.stands(number):
+                self._left.pop(number, None)
+            elif now > self._left.setdefault(number, now) + GIVE_UP_SECONDS:
+                self._left[number] = math.inf  # once
                 with traced(f'a turn of "{self.operator.name}" could not be cancelled', Exception):
                     self.context.spark.sparkContext.cancelJobGroup(self.group(number))
+        for number in self._left.keys() - self._turns.keys():
+            del self._left[number]
 
     def _wanted(self) -> TurnPlaces:
         bundles = tuple(self.seats.bundles())
@@ -322,6 +325,11 @@ class StandingQuery:
     def quiet(self) -> bool:
         """Whether nothing more will come from a source whose gate is closed."""
         return self.dealer.idle
+
+    @property
+    def rows_in_work(self) -> int | None:
+        """Rows of a source that were cut and are not published; None if the source says nothing now."""
+        return self.dealer.rows_in_work if self.dealer.is_open and self.dealer.has_looked else None
 
     @property
     def drained(self) -> bool:

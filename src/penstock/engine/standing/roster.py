@@ -13,7 +13,7 @@ from penstock.engine.standing.batches import SeatKey, Standing
 #: So many seconds may pass until somebody sits on a new seat. Spark starts a task again that does not start; one that
 #: has started, and then hangs before it comes here, nobody else would miss.
 FIRST_SECONDS = 120.0
-#: If nobody came, somebody may only have needed longer, to load a model, say: the next turn gives twice the time, but
+#: If nobody came, somebody may only have needed longer, to load a model, say: later turns give twice the time, but
 #: no more than this.
 MOST_FIRST_SECONDS = 3600.0
 
@@ -62,8 +62,8 @@ class Roster:
         """New batches are for the bundles of this turn. Nobody is missed on the seats of those before."""
         if turn != self.turn:
             came_late = any(self._empty_since[seat] <= now for seat in self._awaited if seat in self._empty_since)
-            longer = min(self._first_seconds * 2, MOST_FIRST_SECONDS)
-            self._first_seconds = longer if came_late else FIRST_SECONDS
+            if came_late:
+                self._first_seconds = min(self._first_seconds * 2, MOST_FIRST_SECONDS)
             self._awaited.clear()
         self.turn, self.bundles = turn, tuple(bundles)
         self._empty_since = {seat: since for seat, since in self._empty_since.items() if seat[0] >= turn}

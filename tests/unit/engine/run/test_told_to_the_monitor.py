@@ -90,6 +90,21 @@ def test_a_sample_has_what_only_the_driver_knows(around: Watched) -> None:
     assert second.levels.backlog["rows->work"].age == pytest.approx(113.0)
 
 
+def test_what_a_source_has_emitted_counts_with_what_is_in_work(around: Watched) -> None:
+    """Rows that were cut are neither owed nor published; without them, what was ever due would dip."""
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    source = around.queries["rows"]
+    source.feeds, source.rows_in_work = [SimpleNamespace(unmet=500)], 70  # type: ignore[misc, list-item]
+    watcher.published(replace(report(), operator="rows"), [])
+    [sample] = monitor.samples
+    assert sample.levels is not None
+    assert (sample.levels.unmet_rows, sample.levels.emitted) == (500, 80)
+    source.rows_in_work = None  # type: ignore[misc]
+    assert watcher._levels("rows", 1.0).emitted is None, "nobody has looked yet, or the gate is closed"
+    assert watcher._levels("work", 1.0).emitted is None
+
+
 def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:
     monitor = Recorder(since=time.time() - 1)
     watcher = Watcher(monitor, around, 10.0)

@@ -194,25 +194,30 @@ def test_rows_linger_longer_where_the_store_of_segments_is_far(near: bool, secon
     assert query._lingering(linger)() == pytest.approx(seconds)
 
 
-def test_what_is_left_of_a_turn_that_was_begun_anew_is_ended() -> None:
+def test_what_is_left_of_an_earlier_turn_is_ended_once_nobody_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs keeps its thread, and the bundle that is to take its place may find no other."""
-    cancelled, stands = list[str](), {1: 1}
+    monkeypatch.setattr(module, "GIVE_UP_SECONDS", 0.05)
+    cancelled, stands = list[str](), {1: 1, 2: 0}
     query = StandingQuery.__new__(StandingQuery)
     query.operator = SimpleNamespace(name="rows")  # type: ignore[assignment]
-    query._name, query._turns, query._deserted = "rows-0", {1: None, 2: None}, {1: time.monotonic()}  # type: ignore[dict-item]
-    dealer: Any = SimpleNamespace(stands=lambda turn: stands.get(turn, 0))
+    query._name, query._left = "rows-0", {}
+    query._turns = {number: SimpleNamespace(over=threading.Event()) for number in (1, 2)}  # type: ignore[misc]
+    dealer: Any = SimpleNamespace(stands=lambda turn: stands[turn], serves=2)
     query.dealer = dealer
     spark = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=cancelled.append))
     query.context = SimpleNamespace(spark=spark)  # type: ignore[assignment]
-    query._give_up_deserted()
-    assert cancelled == [], "a bundle still works on what is its own"
+
+    def look() -> None:
+        query._end_what_is_left()
+        time.sleep(0.1)
+        query._end_what_is_left()
+
+    look()
+    assert cancelled == [], "a bundle still works on what is its own; of the turn that is served, nobody stands yet"
     stands[1] = 0
-    query._give_up_deserted()
-    query._give_up_deserted()
+    look()
+    look()
     assert cancelled == [query.group(1)], "once"
-    query._deserted[2], stands[2] = time.monotonic() - 60.0, 1
-    query._give_up_deserted()
-    assert cancelled == [query.group(1), query.group(2)], "it has had time enough"
-    query._deserted[3] = time.monotonic()
-    query._give_up_deserted()
-    assert not query._deserted, "that one is over"
+    query._turns.pop(1)
+    query._end_what_is_left()
+    assert not query._left
