@@ -279,9 +279,9 @@ class Dealer(Gate):
         self._batches.put_back(standing)
 
     def _work_of(self, dealt: Dealt, standing: Standing, reports: tuple[BundleReport, ...]) -> int:
-        """How much a bundle has done, in what its pacer counts. Where keys belong to bundles, or all get all rows, it is
-        the bundle's fair part of the whole batch: the bound is about whole batches. If the rows of its own keys counted,
-        a bundle with few of them would never have a full share, and would keep all batches small for good."""
+        """How much a bundle has done, in what its pacer counts. Where keys belong to bundles, or all get all rows, it
+        is the bundle's fair part of the whole batch: the bound is about whole batches. If the rows of its own keys
+        counted, a bundle with few of them would never have a full share, and would keep all batches small for good."""
         if self._batches.any_bundle:
             work = dealt.share.work
             return sum(one.rows_in for one in reports[:1]) if work is None else work
