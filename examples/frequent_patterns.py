@@ -2,7 +2,7 @@
 
     penstock run examples/frequent_patterns.py --cluster standalone --machines 2
 
-This is the application of the paper on Elastic Stateful Storm (docs/design/0030 names it), with its operators and their
+This is the application of the paper on Elastic Stateful Storm (docs/design/0029 names it), with its operators and their
 instances. `input` has the tweets. `generator` makes the candidate patterns of each tweet: every set of its words, up to
 LENGTH of them. `detector` counts each pattern in a sliding window of a minute of event time, and says when a pattern
 gets above the threshold, when it falls back to it, and when no tweet of the minute has it any more. `reporter` gets

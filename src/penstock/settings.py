@@ -58,9 +58,9 @@ class Settings:
     )
     latency: float = setting(
         0.05,
-        "Seconds from source to sink that Penstock aims at where bundles stand (sources, Arrow functions, sinks that "
-        "bundles write) and nothing is congested: shorter costs more of the processor, longer leaves more of it to "
-        "others.",
+        "Seconds from source to sink that Penstock aims at where nothing is congested and bundles stand (sources, "
+        "Arrow functions, sinks that bundles write). A smaller value costs more of the processor, a larger one leaves "
+        "more of it to others. The option --latency of `penstock run` is another thing: the links of a lab.",
         low=0.001,
         high=60,
     )
@@ -76,8 +76,8 @@ class Settings:
     )
     file_seconds: float = setting(
         2.0,
-        "Seconds of rows that one file of a Parquet sink holds, where bundles stand: shorter shows rows sooner, longer "
-        "makes fewer and larger files.",
+        "Seconds of rows that one file of a Parquet sink holds, where bundles stand. With a smaller value rows show "
+        "sooner, with a larger one files are fewer and larger.",
         low=0.01,
         high=3600,
     )
@@ -177,14 +177,14 @@ class Settings:
     mapping: str = setting(
         "chained",
         "The mapping that says on which slot instances start, and to which slot new ones go if the request names none. "
-        "chained is round_robin, but puts operators that can run as one chain on the same slots. See docs/design/0021 "
-        "and, for fewest_moves, traffic_aware and storm_default, docs/design/0029.",
+        "chained is round_robin, but puts operators that can run as one chain on the same slots. docs/control.md says "
+        "which to choose.",
         group=plugins.MAPPINGS,
     )
     strategy: str = setting(
         "stela",
-        "The scaling strategy (policy) that decides if a command names none. See docs/design/0008; threshold is in "
-        "docs/design/0029.",
+        "The scaling strategy (policy) that decides, unless a command names another one. docs/control.md says which to "
+        "choose; docs/design/0008 and, for threshold, docs/design/0029 say how they work.",
         group=plugins.POLICIES,
     )
     stela_alpha: float = setting(
@@ -272,7 +272,12 @@ class Settings:
         "others use: the URL of a database that all of them reach (postgresql://...), auto (your topologies on this "
         "computer share an SQLite file), or off. A topology that starts a cluster of its own has no neighbours.",
     )
-    control: str = setting("on", "Whether a running topology can be steered over HTTP.", choices=("on", "off"))
+    control: str = setting(
+        "on",
+        "Whether a running topology has a control interface. With off, neither commands nor HTTP requests find the "
+        "topology; a program that runs it still has its handle.",
+        choices=("on", "off"),
+    )
     control_host: str = setting(
         "127.0.0.1",
         "Address that the control interface listens on. With an address that is not loopback, other computers can "

@@ -33,7 +33,7 @@ STRATEGY = click.option(
 MACHINES = click.IntRange(min=1)
 
 
-@penstock.command(name="scale-out")
+@penstock.command(name="scale-out", short_help="Add machines, and give them instances.")
 @click.option("--machines", type=MACHINES, default=1, show_default=True, help="How many machines to add.")
 @STRATEGY
 @TOPOLOGY
@@ -48,7 +48,7 @@ def scale_out(
     return _act(name, "scale-out", body, no_wait, as_json)
 
 
-@penstock.command(name="scale-in")
+@penstock.command(name="scale-in", short_help="Remove machines.")
 @click.argument("names", nargs=-1, metavar="[MACHINE]...")
 @click.option("--machines", type=MACHINES, help="How many machines to remove; the strategy chooses. [default: 1]")
 @STRATEGY
@@ -76,7 +76,7 @@ def scale_in(
     return _act(name, "scale-in", {**body, "dry_run": dry_run}, no_wait, as_json)
 
 
-@penstock.command(name="set-instances")
+@penstock.command(name="set-instances", short_help="Give an operator so many instances.")
 @click.argument("operator")
 @click.argument("instances", nargs=-1, required=True, metavar="COUNT | SLOT=COUNT...")
 @TOPOLOGY
@@ -107,11 +107,13 @@ def _instances(words: tuple[str, ...]) -> Json:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise PenstockError("BAD_COMMAND", f'"{text}" is not a number of instances.', "Give at least 1.")
+        raise PenstockError(
+            "BAD_COMMAND", f'"{text}" is not a number of instances.', "Give a whole number of at least 1."
+        )
     return int(text)
 
 
-@penstock.command()
+@penstock.command(short_help="Move a task of a keyed operator to another slot.")
 @click.argument("operator")
 @click.argument("task", type=click.IntRange(min=0))
 @click.argument("slot")
@@ -127,7 +129,7 @@ def move(
     return _act(name, "move-task", body, no_wait, as_json)
 
 
-@penstock.command()
+@penstock.command(short_help="Cut an operator's state into another number of tasks.")
 @click.argument("operator")
 @click.argument("tasks", type=click.IntRange(min=1))
 @TOPOLOGY
@@ -141,7 +143,7 @@ def repartition(
     return _act(name, "repartition", {"operator": operator, "tasks": tasks, "dry_run": dry_run}, no_wait, as_json)
 
 
-@penstock.command()
+@penstock.command(short_help="Roll back an operation, or drop one that waits.")
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[OPERATION]")
 @TOPOLOGY
 @JSON

@@ -34,7 +34,12 @@ class CommandResult:
 @click.version_option(VERSION, prog_name="penstock", message="%(prog)s %(version)s")
 @click.pass_context
 def penstock(context: click.Context) -> None:
-    """Elastic stream processing on Spark: a topology of operators that scales while it runs."""
+    """Elastic stream processing on Spark: a topology of operators that scales while it runs.
+
+    To begin: `penstock init NAME` writes a small topology, NAME.py. `penstock show NAME.py` checks and draws it, and
+    `penstock run NAME.py` runs it. While it runs, `penstock top` in another terminal shows it. The other commands
+    show and change what runs.
+    """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -45,7 +50,7 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     return value
 
 
-@penstock.command()
+@penstock.command(short_help="Run the topology that FILE declares.")
 @click.argument("target", metavar="FILE[::NAME]")
 @click.option(
     "--cluster",
@@ -58,7 +63,9 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
 @click.option("--slots", type=int, help="How many slots each machine has. [default: 2 local, 1 standalone or lab]")
 @click.option("--cores", type=int, help="How many cores each slot has; the same as --set slot_cores=C. [default: 1]")
 @click.option("--master", metavar="URL", help="The Spark master to attach to.")
-@click.option("--machine-cores", type=float, help="Lab: the cores of a machine, in all its operators. [default: 0.25]")
+@click.option(
+    "--machine-cores", type=float, help="Lab: the cores of a machine, which all operators on it share. [default: 0.25]"
+)
 @click.option("--machine-memory", metavar="SIZE", help="Lab: the memory of a machine's operators. [default: 600m]")
 @click.option(
     "--machine-sizes",
@@ -66,7 +73,12 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     help="Lab: machines that are not alike, from the first one on: CORES[/MEMORY[/LINK]],...",
 )
 @click.option("--link", metavar="RATE", help="Lab: what a machine's link carries each way. [default: 100mbit]")
-@click.option("--latency", metavar="TIME", help="Lab: from a machine to another, one way: 5ms. [default: none]")
+@click.option(
+    "--latency",
+    metavar="TIME",
+    help="Lab: the time from a machine to another, one way: 5ms. (The latency that Penstock aims at is a setting: "
+    "--set latency=0.02.) [default: none]",
+)
 @click.option(
     "--seconds",
     type=float,
@@ -78,12 +90,14 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     "--policy",
     "strategy",
     metavar="NAME",
-    help="The strategy (policy) that scales the topology. [default: the setting `strategy`]",
+    help="The strategy (policy) that decides about scaling; see `penstock settings`. [default: the setting `strategy`]",
 )
 @click.option(
-    "--throughput", type=float, help="Scale by itself, to hold so many rows a second at the sinks with few machines."
+    "--throughput",
+    type=float,
+    help="Scale by itself, to hold so many rows a second at the sinks with as few machines as possible.",
 )
-@click.option("--machines-max", type=int, help="Scale by itself, to at most so many machines.")
+@click.option("--machines-max", type=int, help="Scale by itself, with at most so many machines.")
 @click.option(
     "--state",
     metavar="DIR",
@@ -93,12 +107,19 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     "--forget",
     metavar="OPERATOR",
     multiple=True,
-    help="Delete what the state folder holds of an operator: its read positions, its state, the rows that wait for it.",
+    help="Have an operator begin anew: delete what the state folder holds of it (its read positions, its state, the "
+    "rows that wait for it). Can be given several times.",
 )
 @click.option(
-    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a setting; see `penstock settings`."
+    "--set",
+    "assignments",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Give a setting another value; `penstock settings` lists them. Can be given several times.",
 )
-@click.option("--conf", "conf", metavar="KEY=VALUE", multiple=True, help="Set a setting of Spark, as for spark-submit.")
+@click.option(
+    "--conf", "conf", metavar="KEY=VALUE", multiple=True, help="Give a setting of Spark a value, as for spark-submit."
+)
 @JSON
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -204,7 +225,7 @@ def init(name: str, as_json: bool) -> CommandResult:
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="Make Spark start faster on this computer, once.")
 @JSON
 def prepare(as_json: bool) -> CommandResult:
     """Make Spark start faster on this computer, once: Java then finds Spark's classes in an archive.
@@ -227,7 +248,7 @@ def prepare(as_json: bool) -> CommandResult:
 @penstock.command(name="settings")
 @JSON
 def settings_command(as_json: bool) -> CommandResult:
-    """List every setting with its type, default, range and meaning."""
+    """List every setting: its default, type, range and meaning. `penstock run FILE --set NAME=VALUE` sets one."""
     rows = all_settings.reference()
     if as_json:
         return CommandResult(answer=rows)

@@ -46,7 +46,7 @@ def ps(as_json: bool) -> CommandResult:
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="Show what runs where, how fast, and what waits.")
 @TOPOLOGY
 @JSON
 def status(name: str | None, as_json: bool) -> CommandResult:
@@ -75,7 +75,7 @@ def _not_running(running: Running, as_json: bool) -> CommandResult:
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="Show the status live, until the topology ends or Ctrl-C.")
 @TOPOLOGY
 @click.option(
     "--seconds",
@@ -120,7 +120,7 @@ def _statuses(label: str, seconds: float | None) -> Iterator[Json]:
             time.sleep(min(1.0, left))
 
 
-@penstock.command()
+@penstock.command(short_help="List what happened, and why.")
 @TOPOLOGY
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl-C.")
 @click.option("--after", type=ID, default=0, help="Only show events above this id.")
@@ -162,7 +162,7 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
 
 
 @penstock.command()
-@click.argument("metrics", nargs=-1, metavar="METRIC...")
+@click.argument("metrics", nargs=-1, metavar="[METRIC]...")
 @TOPOLOGY
 @click.option(
     "--by",
@@ -176,6 +176,7 @@ def _events(name: str | None, after: int, limit: int, follow: bool) -> Iterator[
     "--points",
     type=click.IntRange(min=1, max=MOST_POINTS),
     default=500,
+    show_default=True,
     help="Show about so many points in each series.",
 )
 @JSON
@@ -215,17 +216,23 @@ def history(
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="Show which operators are too slow, and chains.")
 @TOPOLOGY
 @click.option(
     "--alpha",
     type=click.FloatRange(min=0, min_open=True, max=MOST_ALPHA),
     callback=_number,
-    help="An operator is congested above this ratio.",
+    help="An operator is congested if its input is above so many times what it processes. [default: the setting "
+    "`stela_alpha`]",
 )
 @JSON
 def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResult:
-    """Show the load as Stela sees it: congestion and ETP of every operator, ETPSum of every machine."""
+    """Show which operators are too slow, as the strategy Stela sees it.
+
+    The page has the input, processing, congestion and ETP of every operator, and the ETPSum of every machine. ETP
+    (effective throughput percentage) is the share of the topology's throughput that the operator affects. ETPSum is the
+    sum of these over the instances of a machine. It also says which operators run as one chain.
+    """
     from penstock.cli.running_pages import print_explanation
 
     with connected(name) as client:
@@ -236,7 +243,7 @@ def explain(name: str | None, alpha: float | None, as_json: bool) -> CommandResu
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="List what was decided, and what came of it.")
 @TOPOLOGY
 @click.option("--after", type=ID, default=0, help="Only show decisions above this id.")
 @click.option("--limit", type=LIMIT, default=1000, help="Show at most so many decisions.")
@@ -253,7 +260,7 @@ def decisions(name: str | None, after: int, limit: int, as_json: bool) -> Comman
     return CommandResult()
 
 
-@penstock.command()
+@penstock.command(short_help="List the changes that moved state, and their cost.")
 @TOPOLOGY
 @click.option("--after", type=ID, default=0, help="Only show changes above this id.")
 @click.option("--limit", type=LIMIT, default=1000, help="Show at most so many changes.")

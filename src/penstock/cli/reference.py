@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from penstock import PUBLIC, plans, settings
+from penstock.api.handle import Handle
+from penstock.api.reads import Reads
+from penstock.api.steering import Steering
 from penstock.errors import ERRORS
 from penstock.extending import EXTENDING
 from penstock.monitor.metric import METRICS
@@ -49,6 +52,14 @@ observed), events, statistics, changes, pause and stop. `penstock.testing.Record
 """
 
 
+_HANDLE = """\
+`penstock.run` returns a `Handle`. These are its methods. Reads return plain dicts and lists, as the control interface
+does ([control.md](control.md#http)). An action that changes the placement returns an operation, which `wait_for` takes.
+`history` takes a request: `penstock.HistoryRequest(["rate"], since=time.time() - 600)`. `running.run` is the running
+topology itself, and `running.changes` carries out plans: see the next section.
+"""
+#: The end of the steering alone, which leaves the topology running: a program calls `end`.
+_NOT_FOR_PROGRAMS = ("close",)
 _EXTENSIONS = """\
 Policies, guards, mappings, sources and sinks are written with the names of `penstock.extending`:
 
@@ -108,6 +119,11 @@ def python_page() -> str:
             _PYTHON,
             *names,
             "",
+            "## The handle",
+            "",
+            _HANDLE,
+            *_table(("method", "meaning"), _methods_of_the_handle()),
+            "",
             "## Plans of one's own",
             "",
             _PLANS,
@@ -125,6 +141,16 @@ def python_page() -> str:
     )
 
 
+def _methods_of_the_handle() -> list[list[str]]:
+    """The reads, the actions, and what only the handle has."""
+    return [
+        [f"`{name}{_arguments(method, without='self')}`", _first_sentence(method)]
+        for kind in (Reads, Steering, Handle)
+        for name, method in vars(kind).items()
+        if inspect.isfunction(method) and not name.startswith("_") and name not in _NOT_FOR_PROGRAMS
+    ]
+
+
 def _extensions() -> list[str]:
     """One table for each kind of extension."""
     lines = []
@@ -134,8 +160,8 @@ def _extensions() -> list[str]:
     return lines
 
 
-def _arguments(function: Callable[..., object]) -> str:
-    return f"({', '.join(inspect.signature(function).parameters)})"
+def _arguments(function: Callable[..., object], without: str = "") -> str:
+    return f"({', '.join(name for name in inspect.signature(function).parameters if name != without)})"
 
 
 def _first_sentence(documented: object) -> str:
