@@ -62,7 +62,7 @@ class FileList:
         #: Bytes of all files before each in `_files`, and of all.
         self._before = [0, *accumulate(max(found.bytes, 1) for found in self._files)]
         #: Bytes are counted by any thread, also while another one adds files or cuts the list.
-        self._counted = threading.Lock()
+        self._counting = threading.Lock()
         #: Files with lower numbers are never asked for again.
         self._needed_from = 0
         #: Files that were there when the folder was listed last, and when that was.
@@ -104,14 +104,14 @@ class FileList:
 
     def bytes_from(self, number: int) -> int:
         """Of all files with this number or a higher one."""
-        with self._counted:
+        with self._counting:
             return self._before[-1] - self._before[min(max(number - self.first, 0), len(self._files))]
 
     def add(self, fresh: Sequence[Found]) -> None:
         self._write({one.path: Known(number, one.bytes, one.seen) for number, one in enumerate(fresh, self.stop)})
         self._there.update(one.path for one in fresh)
         sizes = accumulate((max(one.bytes, 1) for one in fresh), initial=self._before[-1])
-        with self._counted:
+        with self._counting:
             self._files += fresh
             self._before += list(sizes)[1:]
 
@@ -121,7 +121,7 @@ class FileList:
             return
         self._needed_from = number
         count = min(max(number - self.first, 0), len(self._files))
-        with self._counted:
+        with self._counting:
             del self._files[:count], self._before[:count]
             self.first += count
         self._forget(list(self._long_gone))

@@ -26,9 +26,12 @@ from penstock.monitor.read_counts import KEPT, LINK, OWN, STORE, ReadCounts
 
 #: How many machines a worker process fetches from at once.
 MOST_REQUESTS = 8
-#: Seconds without a part after which a machine counts as gone, and for how long it is left alone then.
+#: Seconds without a part after which a machine counts as gone.
 SILENT_SECONDS = 10.0
+#: Seconds for which a machine is left alone that has refused, or failed.
 AWAY_SECONDS = 10.0
+#: Seconds after which a request ends that nobody waits for any more. A machine that fell silent is left alone for so
+#: long, or until it answers: more requests to it would only take more threads.
 MOST_SECONDS = 120.0
 #: Several bundles of a machine read the same rows: these are kept there.
 _SHARED = (Spread.BROADCAST, Spread.BY_TASK)
@@ -48,7 +51,7 @@ class FetchedRows:
         self._lock = threading.Lock()
         self._here = worker.host_name()
         self._requests: dict[Piece, _Request] = {}
-        if store.origins is None:
+        if store.origins is None or _pool().no_thread_until > time.monotonic():
             return
         by_machine = dict[str, list[Piece]]()
         for piece in pieces:
@@ -110,15 +113,17 @@ class _Request:
         self._last = time.monotonic()
         #: Whether the machine has been asked. A request that waits for a thread says nothing of its machine.
         self._asked = False
-        #: Whether nobody waits for it any more: a share has hundreds of pieces, and each would wait a little.
+        #: Whether nobody waits for it any more. No further piece does then: a share has hundreds of them, and a little
+        #: for each would be minutes.
         self._given_up = False
         self._error: Exception | None = None
 
     def rows(self, piece: Piece) -> list[pa.RecordBatch] | None:
         """None if the machine does not give them."""
         while not self._given_up and not self._over.wait(SILENT_SECONDS / 10):
+            was_asked = self._asked  # before the time: when it is asked, its time begins anew
             if time.monotonic() > self._last + SILENT_SECONDS:
-                self._give_up()
+                self._give_up(was_asked)
         if not self._over.is_set():
             return None
         if self._error is not None:
@@ -133,7 +138,8 @@ class _Request:
         if self._given_up:
             self._over.set()
             return
-        self._asked, self._last = True, time.monotonic()
+        self._last = time.monotonic()
+        self._asked = True
         try:
             alone = [piece for piece in self._pieces if piece.spread not in _SHARED]
             found = dict(zip(alone, self._ask(alone), strict=True)) if alone else {}
@@ -141,6 +147,10 @@ class _Request:
                 if piece.spread in _SHARED:
                     found[piece] = self._kept(piece)
             self._found = found
+            if self._given_up:
+                _AWAY.pop(self._machine, None)  # it has answered after all
+        except TimeoutError:
+            self._leave_alone(MOST_SECONDS)  # the request of the bundle that this one waited for still hangs
         except (OSError, pa.ArrowException):
             self._leave_alone(AWAY_SECONDS)  # whatever it is, the store has the rows
         except Exception as error:
@@ -148,12 +158,14 @@ class _Request:
         finally:
             self._over.set()
 
-    def _give_up(self) -> None:
+    def _give_up(self, was_asked: bool) -> None:
         """Nobody waits any longer. The request may hang until its time is over, in one of the few threads: meanwhile
-        nobody asks the machine again."""
+        nobody asks the machine again. If it still waits for a thread, nobody waits for one again at once."""
         self._given_up = True
-        if self._asked:
+        if was_asked:
             self._leave_alone(MOST_SECONDS)
+        else:
+            _pool().no_thread_until = time.monotonic() + AWAY_SECONDS
 
     def _leave_alone(self, seconds: float) -> None:
         _AWAY[self._machine] = time.monotonic() + seconds
@@ -218,9 +230,14 @@ def _by_key(piece: Piece) -> bool:
     return piece.spread is Spread.BY_KEY and piece.stop_group > piece.first_group
 
 
+class _Pool(ThreadPoolExecutor):
+    #: All threads hung a short while ago: until then the store is asked at once.
+    no_thread_until = 0.0
+
+
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_REQUESTS, thread_name_prefix="fetch")
+def _pool() -> _Pool:
+    return _Pool(MOST_REQUESTS, thread_name_prefix="fetch")
 
 
 @functools.lru_cache(maxsize=256)

@@ -181,7 +181,7 @@ class Dealer(Gate):
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
-            waiting = supply.available() if supply is not None else 0
+            waiting = self._part_of(supply.available(), standing) if supply is not None else 0
             seconds = self._clock() - standing.taken_at
             standing.pacer.observe(work, seconds, busy, waiting)
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
@@ -286,8 +286,14 @@ class Dealer(Gate):
             work = dealt.share.work
             return sum(one.rows_in for one in reports[:1]) if work is None else work
         read = dealt.batch.cut.read
-        whole = read.rows if read.work is None else read.work
-        return max(whole * standing.bundle.instances // max(self._roster.instances, 1), 1)
+        return self._part_of(read.rows if read.work is None else read.work, standing)
+
+    def _part_of(self, whole: int, standing: Standing) -> int:
+        """A bundle's fair part of rows that all bundles get some of. It is rounded up: the bound of a batch is rounded
+        down, and a full batch must be found full."""
+        if self._batches.any_bundle:
+            return whole
+        return -(-whole * standing.bundle.instances // max(self._roster.instances, 1))
 
     def _has_found(self, standing: Standing) -> bool:
         """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
@@ -338,9 +344,12 @@ class Dealer(Gate):
         if self._batches.any_bundle:
             return standing.pacer.bound()
         instances, here = self._roster.instances, self._roster.of(self._roster.turn)
-        # A bundle that has done nothing yet knows nothing. Without any group of keys it never will.
-        known = [one for one in here if one.pacer.per_row is not None] or here
-        return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in known)
+        # A bundle without any group of keys never learns how much it can do. One that has its first share is about to.
+        learning = [one for one in here if one.pacer.per_row is not None or self._has_share(one)] or here
+        return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in learning)
+
+    def _has_share(self, standing: Standing) -> bool:
+        return standing.work is not None or self._batches.has_work_for(standing)
 
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger()

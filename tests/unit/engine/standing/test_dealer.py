@@ -244,14 +244,16 @@ def test_a_source_that_counts_bytes_is_paced_by_bytes() -> None:
     assert one.pacer.bound() > 1_000, "a full batch that was fast makes the next one larger"
 
 
-def by_key(parts: Sequence[float], batches: int, stall: float = 0.0) -> list[int]:
+def by_key(
+    parts: Sequence[float], batches: int, stall: float = 0.0, instances: Sequence[int] = (1, 1, 1, 1), first: int = 500
+) -> list[int]:
     """How many rows each batch has where each bundle has such a part of all keys, and a row is a microsecond of work.
     The last bundle needs so many seconds more for its first share. A part of 0 is a bundle without any keys."""
     rows = Rows(10**9, any_bundle=False)
     dealer, _, _ = dealer_of(rows, most=1_000_000)
-    stands = served(dealer, *(Bundle(Slot(str(index), 0), 1) for index in range(len(parts))))
+    stands = served(dealer, *(Bundle(Slot(str(index), 0), instances[index]) for index in range(len(parts))))
     for one in stands:
-        one.pacer = Pacer(0.05, 1_000_000)
+        one.pacer = Pacer(0.05, 1_000_000, first)
     working = [(one, part) for one, part in zip(stands, parts, strict=True) if part]
     rows.shared_by = [one.bundle for one, _ in working]
     found = []
@@ -271,6 +273,23 @@ def test_batches_of_keys_that_are_not_even_grow_all_the_same() -> None:
     assert by_key([0.25, 0.25, 0.25, 0.25], 8)[-1] > 50_000
     assert by_key([0.27, 0.25, 0.26, 0.22], 8)[-1] > 50_000
     assert by_key([0.9, 0.1], 8)[-1] > 20_000
+    assert by_key([0.7, 0.3], 20, instances=[3, 1], first=1, stall=0.3)[-1] > 20_000, "from batches of a few rows"
+    assert by_key([0.7, 0.3], 20, instances=[2, 1], first=3)[-1] > 20_000
+
+
+def test_batches_do_not_grow_before_all_bundles_are_known() -> None:
+    rows = Rows(10**7, any_bundle=False)
+    dealer, _, _ = dealer_of(rows, most=1_000_000)
+    quick, slow = served(dealer, ONE, TWO)
+    for one in (quick, slow):
+        one.pacer = Pacer(0.5, 1_000_000)
+    sizes = []
+    assert dealer.take(slow) is not None
+    for _ in range(6):
+        start, stop = rows_of(dealer, quick)
+        sizes.append(stop - start)
+        done(dealer, quick, tuple(replace(told, busy=1e-4) for told in report()))
+    assert sizes == [1_000] * 6, "the other one may need a second for a row"
 
 
 def test_one_slow_share_does_not_make_the_batches_of_keys_small_for_good() -> None:
