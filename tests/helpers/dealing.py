@@ -54,8 +54,9 @@ class Rows:
         self.position = self.published = 0
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
-
         self.looks = 0
+        #: The bundles that get a share where not any bundle may have any rows; None: all.
+        self.shared_by: Sequence[Bundle] | None = None
 
     def look(self) -> None:
         self.looks += 1
@@ -71,7 +72,8 @@ class Rows:
         assert self.may_go_on.wait(5)
         start, stop = self.position, min(self.position + most, self.rows)
         self.position = stop
-        shares = tuple(Share(bundle, load={"rows": [start, stop]}) for bundle in bundles)
+        sharing = bundles if self.shared_by is None else self.shared_by
+        shares = tuple(Share(bundle, load={"rows": [start, stop]}) for bundle in sharing)
         return CutBatch(Batch({}, stop - start), shares, {"0": stop})
 
     def go_back(self, ends: Mapping[str, Any] | None) -> None:

@@ -23,8 +23,8 @@ import pyarrow as pa
 #: and at most.
 LEAST_STEP, MOST_STEP = 0.001, 0.05
 #: What the names of files end with that have one bound together: pieces of others' segments, and copies of segments
-#: that the machine wrote itself.
-BOUNDED = (".piece", ".arrow")
+#: that the machine wrote itself, and what a worker that was killed was about to write.
+BOUNDED = (".piece", ".arrow", ".new")
 #: A process makes room after so much of the bound that it has written: to look at all files takes milliseconds.
 ROOM_PARTS = 16
 #: By folder: the bytes that this process has written since it last made room.

@@ -7,6 +7,7 @@ listing the folder, however many files have ever come and gone.
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -60,6 +61,8 @@ class FileList:
         self._files = [by_number[number] for number in range(self.first, self.stop)]
         #: Bytes of all files before each in `_files`, and of all.
         self._before = [0, *accumulate(max(found.bytes, 1) for found in self._files)]
+        #: Bytes are counted by any thread, also while another one adds files or cuts the list.
+        self._counted = threading.Lock()
         #: Files with lower numbers are never asked for again.
         self._needed_from = 0
         #: Files that were there when the folder was listed last, and when that was.
@@ -101,14 +104,16 @@ class FileList:
 
     def bytes_from(self, number: int) -> int:
         """Of all files with this number or a higher one."""
-        return self._before[-1] - self._before[min(max(number - self.first, 0), len(self._files))]
+        with self._counted:
+            return self._before[-1] - self._before[min(max(number - self.first, 0), len(self._files))]
 
     def add(self, fresh: Sequence[Found]) -> None:
         self._write({one.path: Known(number, one.bytes, one.seen) for number, one in enumerate(fresh, self.stop)})
         self._there.update(one.path for one in fresh)
-        self._files += fresh
         sizes = accumulate((max(one.bytes, 1) for one in fresh), initial=self._before[-1])
-        self._before += list(sizes)[1:]
+        with self._counted:
+            self._files += fresh
+            self._before += list(sizes)[1:]
 
     def need_from(self, number: int) -> None:
         """Nobody will ask for files with lower numbers again."""
@@ -116,8 +121,9 @@ class FileList:
             return
         self._needed_from = number
         count = min(max(number - self.first, 0), len(self._files))
-        del self._files[:count], self._before[:count]
-        self.first += count
+        with self._counted:
+            del self._files[:count], self._before[:count]
+            self.first += count
         self._forget(list(self._long_gone))
 
     def note(self, listed: Collection[str], now: float) -> None:

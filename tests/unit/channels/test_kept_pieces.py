@@ -32,6 +32,14 @@ def test_what_cannot_be_fetched_is_not_kept(tmp_path):
     assert found is not None
 
 
+def test_what_a_killed_worker_was_writing_counts_and_goes(tmp_path):
+    (tmp_path / "0123.new").write_bytes(b"x" * 600)
+    os.utime(tmp_path / "0123.new", (1, 1))
+    (tmp_path / "late.piece").write_bytes(b"x" * 600)
+    make_room(tmp_path, 1000)
+    assert [file.name for file in tmp_path.iterdir()] == ["late.piece"]
+
+
 def test_what_finds_no_room_leaves_nothing(tmp_path, monkeypatch):
     def full(self: Path, content: bytes) -> int:
         self.touch()

@@ -108,15 +108,19 @@ class _Request:
         self._were_kept: set[Piece] = set()
         self._over = threading.Event()
         self._last = time.monotonic()
+        #: Whether the machine has been asked. A request that waits for a thread says nothing of its machine.
+        self._asked = False
+        #: Whether nobody waits for it any more: a share has hundreds of pieces, and each would wait a little.
         self._given_up = False
         self._error: Exception | None = None
 
     def rows(self, piece: Piece) -> list[pa.RecordBatch] | None:
         """None if the machine does not give them."""
-        while not self._over.wait(SILENT_SECONDS / 10):
+        while not self._given_up and not self._over.wait(SILENT_SECONDS / 10):
             if time.monotonic() > self._last + SILENT_SECONDS:
-                self._leave_alone()
-                return None
+                self._give_up()
+        if not self._over.is_set():
+            return None
         if self._error is not None:
             raise self._error
         return self._found.get(piece)
@@ -127,8 +131,9 @@ class _Request:
 
     def run(self) -> None:
         if self._given_up:
+            self._over.set()
             return
-        self._last = time.monotonic()
+        self._asked, self._last = True, time.monotonic()
         try:
             alone = [piece for piece in self._pieces if piece.spread not in _SHARED]
             found = dict(zip(alone, self._ask(alone), strict=True)) if alone else {}
@@ -137,15 +142,21 @@ class _Request:
                     found[piece] = self._kept(piece)
             self._found = found
         except (OSError, pa.ArrowException):
-            self._leave_alone()  # whatever it is, the store has the rows
+            self._leave_alone(AWAY_SECONDS)  # whatever it is, the store has the rows
         except Exception as error:
             self._error = error
         finally:
             self._over.set()
 
-    def _leave_alone(self) -> None:
+    def _give_up(self) -> None:
+        """Nobody waits any longer. The request may hang until its time is over, in one of the few threads: meanwhile
+        nobody asks the machine again."""
         self._given_up = True
-        _AWAY[self._machine] = time.monotonic() + AWAY_SECONDS
+        if self._asked:
+            self._leave_alone(MOST_SECONDS)
+
+    def _leave_alone(self, seconds: float) -> None:
+        _AWAY[self._machine] = time.monotonic() + seconds
 
     def _kept(self, piece: Piece) -> list[pa.RecordBatch]:
         kept = KeptPieces(self._origins.folder, self._origins.kept_bytes)

@@ -271,7 +271,10 @@ class SourceFeed:
 
     def latest(self) -> str | None:
         self.found = True  # Spark has shown the last batch before this call, if the stream goes on from an earlier run
-        end = self._offsets.end(self._intake.admits(self), self._seats.instances())
+        most = self._intake.admits(self)
+        end = self._offsets.end(most, self._seats.instances())
+        if most and (end is None or end == self._offsets.position):
+            self._intake.nothing_came()
         return None if end is None else _text(end)
 
     def partitions(self, start: str | None, end: str) -> Partitions:

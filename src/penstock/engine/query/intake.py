@@ -161,6 +161,11 @@ class Intake:
             self.held_back, self._found_no_room = self._found_no_room, False
             return min(available, max(1, self.pacer.bound() * available // total))
 
+    def nothing_came(self) -> None:
+        """Note that what was admitted gave nothing to read: Spark runs no batch then. A kind of source may say that it
+        has rows, and then give none."""
+        self.progress = BatchProgress(last_start=self.progress.last_start, last_overhead=self.progress.last_overhead)
+
     def began(self) -> None:
         """Note that Spark has begun a batch of a source that it drives: Spark has asked nobody before."""
         self.progress = BatchProgress(

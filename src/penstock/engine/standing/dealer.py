@@ -178,9 +178,7 @@ class Dealer(Gate):
             if dealt is None or standing.gone or self._ended:
                 return False
             dealt.batch.reports[dealt.part] = reports
-            work = dealt.share.work
-            if work is None:
-                work = sum(one.rows_in for one in reports[:1])
+            work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
             waiting = supply.available() if supply is not None else 0
@@ -280,6 +278,17 @@ class Dealer(Gate):
         standing.woken.notify_all()
         self._batches.put_back(standing)
 
+    def _work_of(self, dealt: Dealt, standing: Standing, reports: tuple[BundleReport, ...]) -> int:
+        """How much a bundle has done, in what its pacer counts. Where keys belong to bundles, or all get all rows, it
+        is the bundle's fair part of the whole batch: the bound is about whole batches. If the rows of its own keys
+        counted, a bundle with few of them would never have a full share, and would keep all batches small for good."""
+        if self._batches.any_bundle:
+            work = dealt.share.work
+            return sum(one.rows_in for one in reports[:1]) if work is None else work
+        read = dealt.batch.cut.read
+        whole = read.rows if read.work is None else read.work
+        return max(whole * standing.bundle.instances // max(self._roster.instances, 1), 1)
+
     def _has_found(self, standing: Standing) -> bool:
         """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
         leaves = self._ended or standing.gone or standing.turn < self._roster.turn
@@ -329,7 +338,9 @@ class Dealer(Gate):
         if self._batches.any_bundle:
             return standing.pacer.bound()
         instances, here = self._roster.instances, self._roster.of(self._roster.turn)
-        return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in here)
+        # A bundle that has done nothing yet knows nothing. Without any group of keys it never will.
+        known = [one for one in here if one.pacer.per_row is not None] or here
+        return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in known)
 
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger()

@@ -11,9 +11,9 @@ matters who comes first: up to four of them are placed in every order, and the b
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -23,6 +23,7 @@ from penstock.strategies.mapping.chained import Chained
 from penstock.strategies.mapping.least_state import ChosenSlots, SlotRoom, chosen_slots
 from penstock.strategies.mapping.protocol import NoRoom, Wanted
 from penstock.strategies.mapping.tasks import deal_tasks, leaving
+from penstock.strategies.mapping.turns import turns
 
 #: So many operators that change are placed in every order; more of them only in topological order. Four have 24 orders.
 ORDERED = 4
@@ -160,12 +161,20 @@ def _most_on_slots(wanted: Wanted, had: Mapping[Slot, int], count: int, load: Co
     as many on every slot if there are too few cores, and so on. Instances that are there already may stay."""
     bound = wanted.slot_instances
     room = {slot: count if bound is None else max(bound - load[slot], 0) for slot in wanted.cluster.slots}
-    times, most = 0, dict.fromkeys(room, 0)
-    while sum(most.values()) < min(count, sum(room.values())):
-        times += 1
+    enough = min(count, sum(room.values()))
+
+    def most(times: int) -> dict[Slot, int]:
         free = {slot: max(slot.cores * times - load[slot], had.get(slot, 0)) for slot in room}
-        most = {slot: min(free[slot], room[slot], count) for slot in room}
-    return most
+        return {slot: min(free[slot], room[slot], count) for slot in room}
+
+    # Cores may have a hundred instances each. So numbers are doubled, and then halves are tried, not all one by one.
+    times, found = 1, most(1)
+    while sum(found.values()) < enough:
+        times *= 2
+        found = most(times)
+    first = times // 2 + 1
+    least = first + bisect_left(range(first, times), enough, key=lambda few: sum(most(few).values()))
+    return found if least == times else most(least)
 
 
 def _costs_on_slots(wanted: Wanted, before: Placement, name: str) -> dict[Slot, list[int]]:
@@ -197,23 +206,14 @@ def _tasks(wanted: Wanted, before: Placement, name: str, found: ChosenSlots) -> 
     by_slot: dict[Slot, list[int]] = {}
     for task, slot in enumerate(held):
         by_slot.setdefault(slot, []).append(task)
-    placed: list[Slot | None] = list(held)
-    for slot, mine in by_slot.items():
-        for task in leaving(mine, costs)[: len(mine) - found.kept.get(slot, 0)]:
-            placed[task] = None
-    waiting = _open(found, count)
+    moving = [
+        task for slot, mine in by_slot.items() for task in leaving(mine, costs)[: len(mine) - found.kept.get(slot, 0)]
+    ]
     known = {slot: slot for slot in found.instances}
-    return tuple(next(waiting) if slot is None else known[slot] for slot in placed)
-
-
-def _open(found: ChosenSlots, tasks: int) -> Iterator[Slot]:
-    """Where tasks that move go, one by one: to the slot whose instances have the fewest, so first to those that have
-    none."""
-    holds = {slot: found.kept.get(slot, 0) for slot in found.instances}
-    waiting = [(holds[slot] / count, slot) for slot, count in found.instances.items()]
-    heapq.heapify(waiting)
-    for _ in range(tasks - sum(holds.values())):
-        _, slot = waiting[0]
+    placed, holds = [known.get(slot, slot) for slot in held], Counter(found.kept)
+    # Those whose instances have the fewest come first, so those that have none.
+    least_full = turns(found.instances, lambda slot: (holds[slot] / found.instances[slot],))
+    for task, slot in zip(sorted(moving), least_full, strict=False):
+        placed[task] = slot
         holds[slot] += 1
-        heapq.heapreplace(waiting, (holds[slot] / found.instances[slot], slot))
-        yield slot
+    return tuple(placed)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 from penstock.cluster.model import Placement, Slot
 from penstock.strategies.mapping.protocol import Wanted
 from penstock.strategies.mapping.tasks import deal_tasks, follow_instances
+from penstock.strategies.mapping.turns import turns
 
 
 def keeping(wanted: Wanted, before: Placement) -> Placement:
@@ -25,12 +27,11 @@ def keeping(wanted: Wanted, before: Placement) -> Placement:
 def resized(slots: Mapping[Slot, int], count: int, usable: Collection[Slot], load: Counter[Slot]) -> dict[Slot, int]:
     """One operator's instances on usable slots, so many of them; `load` counts along over all operators."""
     placed = Counter({slot: slots[slot] for slot in usable if slots.get(slot)})
-    for _ in range(count - placed.total()):
-        slot = least_loaded(usable, load, placed)
+    more = count - placed.total()
+    for slot in islice(turns(usable, lambda slot: _does(slot, load, placed)), max(more, 0)):
         placed[slot] += 1
         load[slot] += 1
-    for _ in range(placed.total() - count):
-        slot = max(+placed, key=lambda one: (load[one] / one.cores, placed[one], one))
+    for slot in _busiest_first(load, placed)[: max(-more, 0)]:
         placed[slot] -= 1
         load[slot] -= 1
     return {slot: number for slot, number in sorted(placed.items()) if number}
@@ -38,7 +39,24 @@ def resized(slots: Mapping[Slot, int], count: int, usable: Collection[Slot], loa
 
 def least_loaded(usable: Collection[Slot], load: Mapping[Slot, int], placed: Mapping[Slot, int]) -> Slot:
     """The slot with the least on each of its cores; of equals that with the fewest of the operator, then the first."""
-    return min(usable, key=lambda slot: (load.get(slot, 0) / slot.cores, placed.get(slot, 0), slot))
+    return min(usable, key=lambda slot: (_does(slot, load, placed), slot))
+
+
+def _does(slot: Slot, load: Mapping[Slot, int], placed: Mapping[Slot, int]) -> tuple[float, int]:
+    """How much a slot has to do: on each of its cores, and of the operator."""
+    return load.get(slot, 0) / slot.cores, placed.get(slot, 0)
+
+
+def _busiest_first(load: Mapping[Slot, int], placed: Mapping[Slot, int]) -> list[Slot]:
+    """The slot of each instance, in the order in which instances go: always from the slot with the most to do. A slot
+    that lost one has less to do and comes later than before, so all of them can be sorted at once."""
+    slots = sorted(placed)
+    found = [
+        ((load.get(slot, 0) - gone) / slot.cores, placed[slot] - gone, number)
+        for number, slot in enumerate(slots)
+        for gone in range(placed[slot])
+    ]
+    return [slots[number] for *_, number in sorted(found, reverse=True)]
 
 
 def _tasks(wanted: Wanted, before: Placement, operator: str, after: Mapping[Slot, int]) -> tuple[Slot, ...]:

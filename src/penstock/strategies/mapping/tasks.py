@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
+from operator import itemgetter
 
 from penstock.cluster.model import Slot
+from penstock.strategies.mapping.turns import turns
 
 
 def deal_tasks(tasks: int, slots: Mapping[Slot, int]) -> tuple[Slot, ...]:
@@ -86,41 +88,33 @@ def follow(
     that have as many, from the one with the smallest task (`sizes` are the bytes of each task, where they are known).
     So on scale-out the only tasks that move are those that the new instances take.
     """
-    known, held = _known(tasks, sizes), _held(tasks)
-    # The tasks that a slot gives away first are at the end.
-    holds = {slot: leaving(held.get(slot, ()), known)[::-1] for slot in sorted(after)}
-    homeless = [task for task, slot in enumerate(tasks) if slot not in holds]
-    total = sum(after.values())
+    slots = {slot: slot for slot in after}  # the slot of a task may not know its cores; these do
+    placed = [slots.get(slot, slot) for slot in tasks]
+    moving = [task for task, slot in enumerate(placed) if slot not in slots]
+    holds, total = Counter(placed), sum(after.values())
     short = {
-        slot: len(tasks) * after[slot] // total - len(there)
-        for slot, there in holds.items()
-        if after[slot] > before.get(slot, 0)
+        slot: len(tasks) * after[slot] // total - holds[slot] for slot in after if after[slot] > before.get(slot, 0)
     }
-    for task in homeless:
-        receiver = _neediest(short) or min(holds, key=lambda slot: ((len(holds[slot]) + 1) / after[slot], slot))
-        holds[receiver].append(task)
-        if receiver in short:
-            short[receiver] -= 1
-    while taker := _neediest(short):
-        giver = max(holds, key=lambda slot: _gives(holds[slot], after[slot], known))
-        holds[taker].append(holds[giver].pop())
-        short[taker] -= 1
-    places = {task: slot for slot, held in holds.items() for task in held}
-    return tuple(places[task] for task in range(len(tasks)))
+    takers = _neediest_first(short)
+    if len(takers) > len(moving):
+        moving += _fullest_first(tasks, after, _known(tasks, sizes))[: len(takers) - len(moving)]
+    # What is left of tasks that have no slot goes where an instance has the fewest then.
+    least_full = turns(after, lambda slot: ((holds[slot] + 1) / after[slot],))
+    for task, slot in zip(moving, chain(takers, least_full), strict=False):
+        placed[task] = slot
+        holds[slot] += 1
+    return tuple(placed)
 
 
 def rehomed(slots: tuple[Slot, ...], instances: Mapping[Slot, int], usable: Collection[Slot]) -> tuple[Slot, ...]:
     """The slots of one operator's tasks. Tasks of lost slots go one by one to the slot with the fewest for each of its
     instances."""
+    placed, lost = list(slots), [task for task, slot in enumerate(slots) if slot not in usable]
     held = Counter(slot for slot in slots if slot in usable)
-    placed = []
-    for task_slot in slots:
-        if task_slot in usable:
-            placed.append(task_slot)
-            continue
-        best = min(instances, key=lambda slot: (held[slot] / instances[slot], slot))
-        held[best] += 1
-        placed.append(best)
+    least_full = turns(instances, lambda slot: (held[slot] / instances[slot],))
+    for task, slot in zip(lost, least_full, strict=False):
+        placed[task] = slot
+        held[slot] += 1
     return tuple(placed)
 
 
@@ -136,13 +130,24 @@ def _held(tasks: Sequence[Slot]) -> dict[Slot, list[int]]:
     return held
 
 
-def _gives(held: Sequence[int], instances: int, sizes: Sequence[int]) -> tuple[float, int, int]:
-    """The more, the sooner a slot gives a task away: if its instances have more of them; if fewer instances share what
-    one task less spares; if its smallest task is smaller."""
-    return len(held) / instances, -instances, -sizes[held[-1]] if held else 0
+def _neediest_first(short: Mapping[Slot, int]) -> list[Slot]:
+    """Who takes the next task, for all tasks that slots are short of: always the slot that is short of the most, the
+    first of several."""
+    found = [(-left, slot) for slot in sorted(short) for left in range(1, short[slot] + 1)]
+    return [slot for _, slot in sorted(found, key=itemgetter(0))]
 
 
-def _neediest(short: Mapping[Slot, int]) -> Slot | None:
-    """The slot that is short of the most tasks, if one is."""
-    slot = max(short, key=lambda slot: short[slot], default=None)
-    return slot if slot is not None and short[slot] > 0 else None
+def _fullest_first(tasks: Sequence[Slot], instances: Mapping[Slot, int], sizes: Sequence[int]) -> list[int]:
+    """The tasks in the order in which slots give them away. The more, the sooner a slot gives one: if its instances
+    have more of them; if fewer instances share what one task less spares; if its smallest task is smaller.
+
+    All can be sorted at once, without a look at all slots before each step: a slot that has given one is less full and
+    comes later than before, and a slot that takes has less than its share, so it is never the fullest."""
+    held = _held(tasks)
+    found: list[tuple[float, int, int, int, int]] = []
+    for number, slot in enumerate(sorted(instances)):
+        mine = leaving(held.get(slot, ()), sizes)
+        for given, task in enumerate(mine):
+            fullness = (len(mine) - given) / instances[slot]
+            found.append((-fullness, instances[slot], sizes[task], number, task))
+    return [task for *_, task in sorted(found)]

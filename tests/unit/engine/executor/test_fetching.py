@@ -140,6 +140,33 @@ def test_a_machine_that_says_nothing_is_not_waited_for(store, monkeypatch):
     assert list(fetching._AWAY) == [THERE]
 
 
+def test_many_pieces_of_a_machine_that_says_nothing_wait_for_it_once(store, monkeypatch):
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(fetching, "MOST_SECONDS", 5.0)
+    assert store.origins is not None
+    pieces = [written(store, f"s{number}", 0) for number in range(40)]
+    with socket.create_server((THERE, store.origins.port)):
+        fetched = FetchedRows(store, pieces)
+        began = time.monotonic()
+        found = [sum(batch.num_rows for batch in fetched.of(one, one.start, one.stop)) for one in pieces]
+        assert time.monotonic() - began < 2.0, "40 times a tenth of what it may be silent would be more"
+        assert found == [one.stop - one.start for one in pieces]
+        assert fetching._AWAY[THERE] > time.monotonic() + 2.0, "its request still has a thread: nobody asks it again"
+
+
+def test_a_request_that_waits_for_a_thread_says_nothing_of_its_machine(store, server, monkeypatch):
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 0.3)
+    piece, over = written(store, "one", 0), threading.Event()
+    for _ in range(fetching.MOST_REQUESTS):
+        fetching._pool().submit(over.wait, 10)
+    wanted = read(without_origins(store), [piece])
+    assert read(store, [piece]) == wanted
+    assert fetching._AWAY == {}
+    over.set()
+    assert read(store, [piece]) == wanted
+    assert server == ["a.out/one"], "it was asked as soon as there was a thread"
+
+
 def test_rows_that_several_read_come_over_once(store, server):
     piece = written(store, "one", 0, spread=Spread.BROADCAST)
     wanted = read(without_origins(store), [piece])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from penstock.engine.query.feeds import SourceFeed
 from penstock.engine.query.seats import Seats
 from penstock.errors import PenstockError
 from penstock.kinds import SourcePlace
+from penstock.sources.file_list import FileList, Found
 
 SCHEMA = "n long, text string"
 ADMITTED = 5 << 20
@@ -535,3 +537,24 @@ def test_a_look_that_ends_after_its_query_changes_nothing(
     write(folder / "3.json", rows=3)
     after = Stream(folder, catalog, follow=True, clock=time.monotonic)
     assert [Path(one.path).name for one in after.offsets._list.files(0, 3)] == ["1.json", "2.json", "3.json"]
+
+
+def test_bytes_are_counted_while_another_thread_cuts_the_list(catalog: Catalog) -> None:
+    files = FileList(catalog, "rows")
+    files.add([Found(f"f{number}", 10, 0.0) for number in range(10)])
+    cutting: list[threading.Thread] = []
+
+    class Slow(list[Any]):
+        """Another thread runs while somebody asks how long it is."""
+
+        def __len__(self) -> int:
+            if not cutting:
+                cutting.append(threading.Thread(target=files.need_from, args=(9,)))
+                cutting[0].start()
+                cutting[0].join(0.2)
+            return super().__len__()
+
+    files._files = Slow(files._files)
+    assert files.bytes_from(8) == 20
+    cutting[0].join()
+    assert files.bytes_from(9) == 10

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dealing import Channels
 
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.feeds import SourceFeed
+from penstock.engine.query.intake import Intake
+from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.seats import Seats
 from penstock.kinds import Offset, Offsets, Range, Unit
@@ -49,6 +52,30 @@ def test_bundles_take_turns_only_where_there_are_fewer_ranges_than_bundles(count
     for end in range(3):
         feed.partitions(None, str(end))
     assert seats.batches == wanted
+
+
+def test_a_source_that_says_it_has_rows_and_gives_none_is_asked_again() -> None:
+    class Late(Offsets):
+        """It finds its rows only when it is asked the second time for the end of a batch."""
+
+        position: Offset = None
+        asked = 0
+
+        def available(self) -> int:
+            return 5
+
+        def end(self, most: int, instances: int) -> Offset | None:
+            self.asked += most > 0
+            return 5 if self.asked > 1 else None
+
+    channels: Any = Channels()
+    intake = Intake(channels, [], Pacer(0.05, 10), 0.0, lambda error: None)
+    feed = SourceFeed(Late(), Unit.ROWS, intake, Dealt())
+    intake.open()
+    assert feed.latest() is None
+    assert not intake.in_batch, "Spark runs no batch without an offset"
+    assert feed.latest() == "5"
+    assert intake.in_batch
 
 
 def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should(caplog: pytest.LogCaptureFixture) -> None:

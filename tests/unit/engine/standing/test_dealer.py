@@ -244,6 +244,45 @@ def test_a_source_that_counts_bytes_is_paced_by_bytes() -> None:
     assert one.pacer.bound() > 1_000, "a full batch that was fast makes the next one larger"
 
 
+def by_key(parts: Sequence[float], batches: int, stall: float = 0.0) -> list[int]:
+    """How many rows each batch has where each bundle has such a part of all keys, and a row is a microsecond of work.
+    The last bundle needs so many seconds more for its first share. A part of 0 is a bundle without any keys."""
+    rows = Rows(10**9, any_bundle=False)
+    dealer, _, _ = dealer_of(rows, most=1_000_000)
+    stands = served(dealer, *(Bundle(Slot(str(index), 0), 1) for index in range(len(parts))))
+    for one in stands:
+        one.pacer = Pacer(0.05, 1_000_000)
+    working = [(one, part) for one, part in zip(stands, parts, strict=True) if part]
+    rows.shared_by = [one.bundle for one, _ in working]
+    found = []
+    for batch in range(batches):
+        sizes = []
+        for one, part in working:
+            start, stop = rows_of(dealer, one)
+            mine, late = int((stop - start) * part), stall if batch == 0 and one is working[-1][0] else 0.0
+            sizes.append((one, mine, mine * 1e-6 + late))
+            found.append(stop - start) if one is working[0][0] else None
+        for one, mine, busy in sizes:
+            done(dealer, one, tuple(replace(told, busy=busy) for told in report(rows=mine)))
+    return found
+
+
+def test_batches_of_keys_that_are_not_even_grow_all_the_same() -> None:
+    assert by_key([0.25, 0.25, 0.25, 0.25], 8)[-1] > 50_000
+    assert by_key([0.27, 0.25, 0.26, 0.22], 8)[-1] > 50_000
+    assert by_key([0.9, 0.1], 8)[-1] > 20_000
+
+
+def test_one_slow_share_does_not_make_the_batches_of_keys_small_for_good() -> None:
+    sizes = by_key([0.4, 0.3, 0.2, 0.1], 12, stall=5.0)
+    assert sizes[1] < sizes[0], "nobody knows yet that it was slow only once"
+    assert sizes[-1] > 50_000
+
+
+def test_a_bundle_without_keys_does_not_keep_batches_small() -> None:
+    assert by_key([0.5, 0.5, 0.0], 8)[-1] > 50_000
+
+
 def test_a_batch_that_cannot_be_published_stays_open() -> None:
     dealer, published, _ = dealer_of(Rows(10))
     [one] = served(dealer, ONE)
