@@ -175,6 +175,14 @@ class TestJson:
         assert error.name == "BAD_ROW"
         assert "line 1" in error.message
 
+    def test_half_of_a_utf16_pair_is_a_bad_row_whose_error_can_be_written(self, reader):
+        line = '{"text": "cut \\ud83d"}'
+        assert reader.read(f'{{"n": 1}}\n{line}\n', "json") == [{"n": 1, "text": None}]
+        [(row, error)] = reader.bad
+        assert (row, pa.array([error]).to_pylist()) == (line, [error])
+        assert "cut \\ud83d" in error
+        failure(reader, line, "json").message.encode()
+
     def test_a_null_that_the_schema_forbids(self, reader):
         strict = pa.schema([pa.field("n", pa.int64(), nullable=False)])
         assert reader.read('{"n": 1}\n{}\n{"n": 3}', "json", strict) == [{"n": 1}, {"n": 3}]

@@ -15,6 +15,7 @@ from penstock.engine.message.program import Portion, Stage
 from penstock.engine.message.shares import Piece
 from penstock.errors import PenstockError
 from penstock.failing import OperatorFailure, failure, may_pass
+from penstock.printable import printable
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
@@ -102,6 +103,7 @@ class Work:
     def refuse(self, row: str, error: str) -> None:
         """Count a row that could not be handled, and keep it as text if it is to go somewhere."""
         self.bad_rows += 1
+        row, error = printable(row[:BAD_ROW_TEXT]), printable(error)
         if not self.bad_example:
             self.bad_example = f"{error}: {row}"[:BAD_EXAMPLE_TEXT]
         if self.keeps_bad:

@@ -19,7 +19,7 @@ from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Bundle, Descriptor, InputPart, Piece, Share, Spread
 from penstock.errors import Location
-from penstock.failing import OperatorFailure, passing_in
+from penstock.failing import OperatorFailure, found_in, passing_in
 from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
@@ -106,6 +106,32 @@ def test_rows_that_fail_in_the_middle_go_where_they_were_to_go(run) -> None:
     assert reports["picky"].rows_out == {MAIN_OUTPUT: 4, DEAD_LETTER: 1}
     assert [segment.channel for segment in reports["picky"].segments] == ["picky.dead_letter"]
     assert reports["out"].rows_in == 4
+
+
+def picky_stage(function) -> Stage:
+    letters = Channel("picky.dead_letter", "picky", DEAD_LETTER, DEAD_LETTER_SCHEMA, ("x",))
+    outputs = {MAIN_OUTPUT: NUMBERS, DEAD_LETTER: DEAD_LETTER_SCHEMA}
+    channels = {DEAD_LETTER: (letters,)}
+    return stage("picky", function, None, outputs=outputs, channels=channels, on_error=OnError.DEAD_LETTER)
+
+
+def test_an_error_whose_text_is_no_unicode_becomes_a_letter_too(run, tmp_path: Path) -> None:
+    """Half of a pair of UTF-16, as a JSON escape may leave it: no UTF-8 has it."""
+
+    def refuse_seven(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if 7 in batch.column(0).to_pylist():
+            raise ValueError("cut \ud83d")
+        return batch
+
+    report = run(Given(10), picky_stage(refuse_seven))["picky"]
+    assert report.bad_rows == 1
+    assert report.bad_example == 'ValueError: cut \\ud83d: {"n": 7}'
+    [segment] = report.segments
+    [letter] = list(SegmentStore(str(tmp_path)).read(segment.path))[0].to_pylist()
+    assert (letter["operator"], letter["error"], letter["row"]) == ("picky", "ValueError: cut \\ud83d", '{"n": 7}')
+    with pytest.raises(OperatorFailure) as caught:
+        run(Given(10), stage("picky", refuse_seven, passes_on=None))
+    assert "cut \\ud83d" in str(found_in(str(caught.value)))
 
 
 LACKING = [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory")]
