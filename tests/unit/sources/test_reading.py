@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -320,6 +321,15 @@ class TestParquet:
         assert reader.bad_rows == ['{"n": 2.5}']
         error = failure(reader, data, "parquet")
         assert (error.name, "row 2" in error.message) == ("BAD_ROW", True)
+
+    def test_a_bad_row_that_python_cannot_hold_is_reported(self, reader):
+        """No datetime is later than the year 9999. This one does not fit into nanoseconds either."""
+        at = pa.array([0, 1 << 60], pa.timestamp("us"))
+        data = self.write(reader, pa.table({"n": [1.0, 2.5], "at": at}))
+        schema = parse_schema("n long, at timestamp_ntz")
+        assert [row["n"] for row in reader.read(data, "parquet", schema)] == [1]
+        [row] = reader.bad_rows
+        assert json.loads(row) == {"n": "2.5", "at": f"<value out of range: {1 << 60}>"}
 
     def test_a_type_that_cannot_be_cast(self, reader):
         assert failure(reader, self.write(reader, pa.table({"n": [[1]]})), "parquet").name == "BAD_SOURCE"

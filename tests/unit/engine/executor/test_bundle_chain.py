@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
 NUMBERS = pa.schema([("n", pa.int64())])
+LATE = pa.schema([("at", pa.timestamp("us")), ("n", pa.int64())])
 WHERE = Location("x.py", 1)
 
 
@@ -127,11 +129,28 @@ def test_an_error_whose_text_is_no_unicode_becomes_a_letter_too(run, tmp_path: P
     assert report.bad_rows == 1
     assert report.bad_example == 'ValueError: cut \\ud83d: {"n": 7}'
     [segment] = report.segments
-    [letter] = list(SegmentStore(str(tmp_path)).read(segment.path))[0].to_pylist()
+    [letter] = next(SegmentStore(str(tmp_path)).read(segment.path)).to_pylist()
     assert (letter["operator"], letter["error"], letter["row"]) == ("picky", "ValueError: cut \\ud83d", '{"n": 7}')
     with pytest.raises(OperatorFailure) as caught:
         run(Given(10), stage("picky", refuse_seven, passes_on=None))
     assert "cut \\ud83d" in str(found_in(str(caught.value)))
+
+
+def test_a_bad_row_that_python_cannot_hold_becomes_a_letter_too(run, tmp_path: Path) -> None:
+    """No datetime is later than the year 9999."""
+    late = pa.array([1 << 60], pa.timestamp("us"))
+
+    def far_future(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"at": late, "n": batch.column(0)})
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ValueError("too late")
+
+    report = run(Given(1), stage("far", far_future, outputs={MAIN_OUTPUT: LATE}), picky_stage(refuse))["picky"]
+    assert report.bad_rows == 1
+    [segment] = report.segments
+    [letter] = next(SegmentStore(str(tmp_path)).read(segment.path)).to_pylist()
+    assert json.loads(letter["row"]) == {"at": f"<value out of range: {1 << 60}>", "n": "0"}
 
 
 LACKING = [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory")]
