@@ -108,6 +108,31 @@ class TestJson:
         assert [row["n"] for row in rows] == list(range(100))
         assert reader.bad_rows == [line]
 
+    @pytest.mark.parametrize(
+        ("data", "good", "bad"),
+        [
+            ('{"n":1}{"n":2}\n\n{"n":3}\n', [3], ['{"n":1}{"n":2}']),
+            ('{"n":1\n} {"n":2}\n{"n":3}\n', [3], ['{"n":1', '} {"n":2}']),
+        ],
+    )
+    def test_as_many_objects_as_lines_need_not_be_one_a_line(self, reader, data, good, bad):
+        assert [row["n"] for row in reader.read(data, "json")] == good
+        assert reader.bad_rows == bad
+
+    def test_braces_within_a_string_cost_no_closer_look(self, reader, monkeypatch):
+        monkeypatch.setattr(json_lines, "_keep_good_lines", lambda *_: pytest.fail("line by line"))
+        rows = reader.read('{"n": 1, "text": "\\"\\\\frac{a}{b}"}\n{"n": 2}\n', "json")
+        assert [row["text"] for row in rows] == ['"\\frac{a}{b}', None]
+
+    def test_messages_are_one_object_each(self):
+        def parse(*lines):
+            return json_lines.parse_lines(list(lines), NUMBERS).column("n").to_pylist()
+
+        assert parse(b'{"n": 1,\n"text": "} {"}', b'{"n": 2}') == [1, 2]
+        for lines in ([b'{"n":1}{"n":2}', b""], [b'{"n":1}\n{"n":2}', b""], [b'{"n":1', b'}\n{"n":2}']):
+            with pytest.raises(pa.ArrowInvalid, match="one JSON object"):
+                parse(*lines)
+
     @pytest.mark.parametrize("data", ["null", "\n\n null\n", "\ufeffnull"])
     def test_a_null_that_comes_first(self, reader, data):
         assert reader.read(data, "json") == []
