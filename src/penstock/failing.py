@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from penstock.errors import ERRORS, PACKAGE_FOLDER, Location, PenstockError
 from penstock.logs import traced
+from penstock.printable import printable
 
 _MARK = "PENSTOCK-ERROR"
 _MARKED = re.compile(rf"{_MARK} (\{{.*?\}}) {_MARK}", re.DOTALL)
@@ -88,6 +89,7 @@ def failure(stage: Failing, error: Exception, hint: str = _ROWS_MAY_FAIL) -> Ope
             "message": f'the function of "{stage.operator}" raised {type(error).__name__}: {error}{line_of(error)}.',
             "hint": _MACHINE_LACKS if passing else hint,
         }
+    named["message"] = printable(named["message"])
     about_row = named["name"] in _OF_CONTENT or isinstance(error, _ABOUT_VALUES)
     more = {"file": stage.where.file, "line": stage.where.line, "may_pass": passing, "about_row": about_row}
     return OperatorFailure(f"{_MARK} {json.dumps(named | more)} {_MARK}")

@@ -468,6 +468,12 @@ def test_placement_may_name_what_did_not_run(store: StatisticsStore) -> None:
     assert ask(store, "instances", operator="split")[0].values["instances"] == [0]
 
 
+def test_an_event_whose_text_is_no_unicode_does_not_stop_those_behind_it(store: StatisticsStore) -> None:
+    for reason in ("cut \ud83d", "fine"):
+        store.write_events([Event(T0, EventKind.FAULT, "words", reason, id=store.last_event() + 1)])
+    assert [event.reason for event in store.events()] == ["cut \\ud83d", "fine"]
+
+
 # Decisions
 
 

@@ -21,6 +21,7 @@ from penstock.monitor.history import HistoryQuery, SeriesHistory, answer
 from penstock.monitor.intervals import Interval
 from penstock.monitor.retention import Level, levels_of, prune, prune_decisions, prune_events, prune_series, roll_up
 from penstock.monitor.series import By, Figures, SeriesKey, figures_of, figures_of_machine
+from penstock.printable import printable
 from penstock.settings import Settings
 from penstock.topology.definition import TopologyDefinition
 
@@ -276,4 +277,4 @@ def _enter_blocks(connection: sa.Connection, database: Database, topology: str) 
 
 def _writable(value: Any) -> Any:
     """What somebody asked for may be quoted in an event, and PostgreSQL takes no NUL in a text."""
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+    return printable(value).replace("\0", "\ufffd") if isinstance(value, str) else value

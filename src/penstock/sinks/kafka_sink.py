@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class KafkaWriter:
             return [_as_bytes(one) for one in batch.column(spec.value).to_pylist()]
         named = {spec.key, *spec.headers}
         rest = batch.select([name for name in batch.schema.names if name not in named])
-        return [json.dumps(row, default=_plain).encode() for row in rest.to_pylist()]
+        return [_as_json(row) for row in rest.to_pylist()]
 
     def _produce(self, producer: Any, refused: _Refused, **message: Any) -> None:
         kafka = library()
@@ -180,7 +181,23 @@ def _drop(producer: Any) -> None:
 def _as_bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    return value.encode() if isinstance(value, str) else json.dumps(value, default=_plain).encode()
+    return value.encode() if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> bytes:
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_with_finite_numbers(value), default=_plain, allow_nan=False).encode()
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    """JSON has no number for NaN and the infinities: their names as text. Rows nest them in structs, lists and maps."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _with_finite_numbers(one) for name, one in value.items()}
+    return [_with_finite_numbers(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

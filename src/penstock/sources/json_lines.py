@@ -15,6 +15,10 @@ from penstock.sources.wrong_values import Suspects
 
 _NULL_FIRST = re.compile(rb"\s*null")
 _NULL_AFTER_OBJECT = re.compile(rb"\}\s*null")
+#: The end of one object and the beginning of the next: side by side on a line, and with line ends between them.
+_SIDE_BY_SIDE = re.compile(rb"\}[ \t\r]*\{")
+_ONE_AFTER_ANOTHER = re.compile(rb"\}\s*\{")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def read_json_lines(file: FileBytes, schema: pa.Schema, bad: BadRows, part: Part) -> Iterator[pa.RecordBatch]:
@@ -61,16 +65,32 @@ def _parse_if_clean(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     except pa.ArrowInvalid:
         return None
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    return batch if batch.num_rows == lines else None
+    # As many objects as lines, and no two of them on one line: an object on each.
+    return batch if batch.num_rows == lines and not _holds(_SIDE_BY_SIDE, block) else None
 
 
 def parse_lines(lines: list[bytes], schema: pa.Schema) -> pa.RecordBatch:
     """One row for each line; ArrowInvalid if any of them is no object of this schema."""
     _check_objects(lines)
-    batch = _parse(b"\n".join(lines), schema)
-    if batch.num_rows != len(lines):
+    block = b"\n".join(lines)
+    batch = _parse(block, schema)
+    if batch.num_rows != len(lines) or (len(lines) > 1 and _share_a_line(lines, block)):
         raise pa.ArrowInvalid("a line must hold one JSON object")
     return batch
+
+
+def _share_a_line(lines: list[bytes], block: bytes) -> bool:
+    """Whether one of the lines has an object's end and another one's beginning. Kafka's messages are lines that may
+    have line ends within."""
+    if block.count(b"\n") == len(lines) - 1:
+        return _holds(_SIDE_BY_SIDE, block)
+    return any(_holds(_ONE_AFTER_ANOTHER, line) for line in lines)
+
+
+def _holds(pattern: re.Pattern[bytes], text: bytes) -> bool:
+    """Whether JSON that was parsed has the pattern outside of its strings. To leave these out takes longer than the
+    search, so it is done only where there is something to find."""
+    return bool(pattern.search(text)) and bool(pattern.search(_STRING.sub(b'""', text)))
 
 
 def suspects_of(schema: pa.Schema) -> Suspects:

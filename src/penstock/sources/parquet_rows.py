@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.row_text import row_text
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import FileBytes, Part
 from penstock.sources.mistakes import bad_source
@@ -78,7 +78,6 @@ def _keep_good_rows(batch: pa.RecordBatch, schema: pa.Schema, first_row: int, ba
         return in_schema(columns, schema)
 
     def report(index: int, error: str) -> None:
-        (values,) = batch.slice(index, 1).to_pylist()
-        bad.report(json.dumps(values, default=str), error, lambda: f"row {first_row + index}")
+        bad.report(row_text(batch.slice(index, 1)), error, lambda: f"row {first_row + index}")
 
     return keep_good(convert, 0, batch.num_rows, report)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.printable import printable
 from penstock.schema import schema_text, type_text
 
 #: As much of a value as is shown.
@@ -19,7 +20,7 @@ SHOWN = 100
 
 def wrong_value(field: pa.Field, value: Any) -> str:
     """In the user's words: the value, the type that is declared, and how such a value is written."""
-    shown = json.dumps(value, ensure_ascii=False, default=str)
+    shown = printable(json.dumps(value, ensure_ascii=False, default=str))
     shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
     declared = schema_text(pa.schema([field]))
     return f'{shown} is no {type_text(field.type)}, but the schema says "{declared}"{_how_it_is_written(field.type)}'

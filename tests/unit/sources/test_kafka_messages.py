@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,7 @@ from kafka_cluster import KafkaCluster, kafka_cluster
 from penstock import sinks, sources
 from penstock.errors import PenstockError
 from penstock.kafka_client import Brokers
+from penstock.sinks.kafka_sink import KafkaWriter
 from penstock.sources import kafka_messages
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -227,3 +230,19 @@ def test_a_setting_that_librdkafka_refuses_is_a_mistake_of_the_declaration() -> 
         sinks.kafka("nowhere:9092", "t", config={"message.max.bytes": "many"}).check("out", "i", False, None)
     assert caught.value.name == "BAD_SINK"
     assert "message.max.bytes" in caught.value.message
+
+
+def test_messages_are_json_also_where_a_number_is_not_finite() -> None:
+    strict = {"parse_constant": lambda name: pytest.fail(f"{name} is no JSON")}
+    floats = pa.array([1.5, math.nan, math.inf, -math.inf])
+    nested = pa.array([[0.5], [math.nan], [math.inf], None])
+    batch = pa.record_batch({"x": floats, "more": pa.StructArray.from_arrays([nested], ["y"])})
+    rows = KafkaWriter(sinks.kafka("nowhere:9092", "t"))._values(batch)
+    assert [json.loads(row, **strict) for row in rows] == [
+        {"x": 1.5, "more": {"y": [0.5]}},
+        {"x": "NaN", "more": {"y": ["NaN"]}},
+        {"x": "Infinity", "more": {"y": ["Infinity"]}},
+        {"x": "-Infinity", "more": {"y": None}},
+    ]
+    single = KafkaWriter(sinks.kafka("nowhere:9092", "t", value="x"))._values(batch)
+    assert single == [b"1.5", b'"NaN"', b'"Infinity"', b'"-Infinity"']

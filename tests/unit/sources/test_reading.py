@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -107,6 +108,31 @@ class TestJson:
         assert [row["n"] for row in rows] == list(range(100))
         assert reader.bad_rows == [line]
 
+    @pytest.mark.parametrize(
+        ("data", "good", "bad"),
+        [
+            ('{"n":1}{"n":2}\n\n{"n":3}\n', [3], ['{"n":1}{"n":2}']),
+            ('{"n":1\n} {"n":2}\n{"n":3}\n', [3], ['{"n":1', '} {"n":2}']),
+        ],
+    )
+    def test_as_many_objects_as_lines_need_not_be_one_a_line(self, reader, data, good, bad):
+        assert [row["n"] for row in reader.read(data, "json")] == good
+        assert reader.bad_rows == bad
+
+    def test_braces_within_a_string_cost_no_closer_look(self, reader, monkeypatch):
+        monkeypatch.setattr(json_lines, "_keep_good_lines", lambda *_: pytest.fail("line by line"))
+        rows = reader.read('{"n": 1, "text": "\\"\\\\frac{a}{b}"}\n{"n": 2}\n', "json")
+        assert [row["text"] for row in rows] == ['"\\frac{a}{b}', None]
+
+    def test_messages_are_one_object_each(self):
+        def parse(*lines):
+            return json_lines.parse_lines(list(lines), NUMBERS).column("n").to_pylist()
+
+        assert parse(b'{"n": 1,\n"text": "} {"}', b'{"n": 2}') == [1, 2]
+        for lines in ([b'{"n":1}{"n":2}', b""], [b'{"n":1}\n{"n":2}', b""], [b'{"n":1', b'}\n{"n":2}']):
+            with pytest.raises(pa.ArrowInvalid, match="one JSON object"):
+                parse(*lines)
+
     @pytest.mark.parametrize("data", ["null", "\n\n null\n", "\ufeffnull"])
     def test_a_null_that_comes_first(self, reader, data):
         assert reader.read(data, "json") == []
@@ -174,6 +200,14 @@ class TestJson:
         error = failure(reader, f"{line}\n", "json", schema=TIMES)
         assert error.name == "BAD_ROW"
         assert "line 1" in error.message
+
+    def test_half_of_a_utf16_pair_is_a_bad_row_whose_error_can_be_written(self, reader):
+        line = '{"text": "cut \\ud83d"}'
+        assert reader.read(f'{{"n": 1}}\n{line}\n', "json") == [{"n": 1, "text": None}]
+        [(row, error)] = reader.bad
+        assert (row, pa.array([error]).to_pylist()) == (line, [error])
+        assert "cut \\ud83d" in error
+        failure(reader, line, "json").message.encode()
 
     def test_a_null_that_the_schema_forbids(self, reader):
         strict = pa.schema([pa.field("n", pa.int64(), nullable=False)])
@@ -312,6 +346,15 @@ class TestParquet:
         assert reader.bad_rows == ['{"n": 2.5}']
         error = failure(reader, data, "parquet")
         assert (error.name, "row 2" in error.message) == ("BAD_ROW", True)
+
+    def test_a_bad_row_that_python_cannot_hold_is_reported(self, reader):
+        """No datetime is later than the year 9999. This one does not fit into nanoseconds either."""
+        at = pa.array([0, 1 << 60], pa.timestamp("us"))
+        data = self.write(reader, pa.table({"n": [1.0, 2.5], "at": at}))
+        schema = parse_schema("n long, at timestamp_ntz")
+        assert [row["n"] for row in reader.read(data, "parquet", schema)] == [1]
+        [row] = reader.bad_rows
+        assert json.loads(row) == {"n": "2.5", "at": f"<value out of range: {1 << 60}>"}
 
     def test_a_type_that_cannot_be_cast(self, reader):
         assert failure(reader, self.write(reader, pa.table({"n": [[1]]})), "parquet").name == "BAD_SOURCE"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,8 @@ from penstock.engine.message.program import Portion, Stage
 from penstock.engine.message.shares import Piece
 from penstock.errors import PenstockError
 from penstock.failing import OperatorFailure, failure, may_pass
+from penstock.printable import printable
+from penstock.row_text import row_text
 from penstock.topology.arrow_function import outputs_of_call
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
@@ -102,6 +103,7 @@ class Work:
     def refuse(self, row: str, error: str) -> None:
         """Count a row that could not be handled, and keep it as text if it is to go somewhere."""
         self.bad_rows += 1
+        row, error = printable(row[:BAD_ROW_TEXT]), printable(error)
         if not self.bad_example:
             self.bad_example = f"{error}: {row}"[:BAD_EXAMPLE_TEXT]
         if self.keeps_bad:
@@ -294,12 +296,8 @@ def _parts_of_call(stage: Stage, work: Work, batch: pa.RecordBatch) -> list[tupl
         if batch.num_rows == 1:
             if may_pass(error):
                 raise failure(stage, error) from error
-            work.refuse(_row_text(batch), f"{type(error).__name__}: {error}")
+            work.refuse(row_text(batch), f"{type(error).__name__}: {error}")
             return []
         half = batch.num_rows // 2
         first = _parts_of_call(stage, work, batch.slice(0, half))
         return first + _parts_of_call(stage, work, batch.slice(half))
-
-
-def _row_text(batch: pa.RecordBatch) -> str:
-    return json.dumps(batch.to_pylist()[0], default=str)

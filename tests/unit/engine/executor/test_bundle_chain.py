@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +20,12 @@ from penstock.engine.executor.readers import ChannelReader
 from penstock.engine.message.program import Program, Stage
 from penstock.engine.message.shares import Bundle, Descriptor, InputPart, Piece, Share, Spread
 from penstock.errors import Location
-from penstock.failing import OperatorFailure, passing_in
+from penstock.failing import OperatorFailure, found_in, passing_in
 from penstock.monitor.report import BundleReport
 from penstock.topology.definition import DEAD_LETTER, DEAD_LETTER_SCHEMA, MAIN_OUTPUT, OnError
 
 NUMBERS = pa.schema([("n", pa.int64())])
+LATE = pa.schema([("at", pa.timestamp("us")), ("n", pa.int64())])
 WHERE = Location("x.py", 1)
 
 
@@ -106,6 +108,49 @@ def test_rows_that_fail_in_the_middle_go_where_they_were_to_go(run) -> None:
     assert reports["picky"].rows_out == {MAIN_OUTPUT: 4, DEAD_LETTER: 1}
     assert [segment.channel for segment in reports["picky"].segments] == ["picky.dead_letter"]
     assert reports["out"].rows_in == 4
+
+
+def picky_stage(function) -> Stage:
+    letters = Channel("picky.dead_letter", "picky", DEAD_LETTER, DEAD_LETTER_SCHEMA, ("x",))
+    outputs = {MAIN_OUTPUT: NUMBERS, DEAD_LETTER: DEAD_LETTER_SCHEMA}
+    channels = {DEAD_LETTER: (letters,)}
+    return stage("picky", function, None, outputs=outputs, channels=channels, on_error=OnError.DEAD_LETTER)
+
+
+def test_an_error_whose_text_is_no_unicode_becomes_a_letter_too(run, tmp_path: Path) -> None:
+    """Half of a pair of UTF-16, as a JSON escape may leave it: no UTF-8 has it."""
+
+    def refuse_seven(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if 7 in batch.column(0).to_pylist():
+            raise ValueError("cut \ud83d")
+        return batch
+
+    report = run(Given(10), picky_stage(refuse_seven))["picky"]
+    assert report.bad_rows == 1
+    assert report.bad_example == 'ValueError: cut \\ud83d: {"n": 7}'
+    [segment] = report.segments
+    [letter] = next(SegmentStore(str(tmp_path)).read(segment.path)).to_pylist()
+    assert (letter["operator"], letter["error"], letter["row"]) == ("picky", "ValueError: cut \\ud83d", '{"n": 7}')
+    with pytest.raises(OperatorFailure) as caught:
+        run(Given(10), stage("picky", refuse_seven, passes_on=None))
+    assert "cut \\ud83d" in str(found_in(str(caught.value)))
+
+
+def test_a_bad_row_that_python_cannot_hold_becomes_a_letter_too(run, tmp_path: Path) -> None:
+    """No datetime is later than the year 9999."""
+    late = pa.array([1 << 60], pa.timestamp("us"))
+
+    def far_future(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"at": late, "n": batch.column(0)})
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ValueError("too late")
+
+    report = run(Given(1), stage("far", far_future, outputs={MAIN_OUTPUT: LATE}), picky_stage(refuse))["picky"]
+    assert report.bad_rows == 1
+    [segment] = report.segments
+    [letter] = next(SegmentStore(str(tmp_path)).read(segment.path)).to_pylist()
+    assert json.loads(letter["row"]) == {"at": f"<value out of range: {1 << 60}>", "n": "0"}
 
 
 LACKING = [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory")]

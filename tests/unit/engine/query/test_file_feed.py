@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +53,7 @@ class Stream:
     instances: tuple[int, ...] = (1,)
     follow: bool = False
     clock: Callable[[], float] = run_time
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spec = sources.files(self.folder, format=self.format, schema=SCHEMA, follow=self.follow)
@@ -61,7 +62,7 @@ class Stream:
             add=lambda feed: None, admits=lambda feed: min(self.admitted, feed.available()), closed=False
         )
         seats = Seats(lambda: bundles, lambda slot: None)
-        self.offsets = self.spec.offsets(SourcePlace("files", self.catalog, self.clock))
+        self.offsets = self.spec.offsets(SourcePlace("files", self.catalog, self.clock, memory=self.memory))
         self.feed = SourceFeed(self.offsets, self.spec.unit, gate, seats)
 
     def shares(self, start: str | None, end: str) -> list[Descriptor]:
@@ -558,3 +559,25 @@ def test_bytes_are_counted_while_another_thread_cuts_the_list(catalog: Catalog) 
     assert files.bytes_from(8) == 20
     cutting[0].join()
     assert files.bytes_from(9) == 10
+
+
+def test_what_comes_later_is_not_read_also_where_the_query_is_replaced(tmp_path: Path, catalog) -> None:
+    """A change of chains replaces it within a run. The next run has a memory of its own, and lists the folder anew."""
+    write(tmp_path / "a.json", 10)
+    this_run: dict[str, Any] = {}
+    assert [rows for _, _, rows in Stream(tmp_path, catalog, memory=this_run).run()] == [list(range(10))]
+    write(tmp_path / "b.json", 5, 10)
+    again = Stream(tmp_path, catalog, memory=this_run)
+    again.offsets.go_to(1)
+    assert again.offsets.ended
+    assert again.offsets.available() == 0
+    next_run = Stream(tmp_path, catalog)
+    next_run.offsets.go_to(1)
+    assert next_run.offsets.available() > 0
+
+
+def test_a_query_that_is_replaced_reads_the_files_that_were_listed(tmp_path: Path, catalog) -> None:
+    write(tmp_path / "a.json", 10)
+    this_run: dict[str, Any] = {}
+    Stream(tmp_path, catalog, memory=this_run)
+    assert [rows for _, _, rows in Stream(tmp_path, catalog, memory=this_run).run()] == [list(range(10))]
