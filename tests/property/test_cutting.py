@@ -75,8 +75,8 @@ def test_parts_of_csv(bits, block, least, separator, tail, mark) -> None:
 
 
 def outcome(path: Path, options: CsvOptions, parts: list[Part]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Good rows in their order, and bad ones, which are reported block by block; or the error, where a quote is never
-    closed."""
+    """Good rows in their order, and bad ones, such as a quote that is never closed, which are reported block by block;
+    or the error, where the file is no CSV."""
     try:
         rows = rows_of(path, "csv", parts, options)
     except PenstockError as error:

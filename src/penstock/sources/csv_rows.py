@@ -22,6 +22,10 @@ from penstock.sources.wrong_values import wrong_value
 
 #: A moment that ends in its zone; the time of day must be there, or the day of the month would look like an offset.
 _ZONED = r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+#: The last value of a row that Penstock puts behind each file. Within a quote that is never closed, it is part of the
+#: row before.
+_END = b"\x04penstock"
+_NOT_CLOSED = "a quote is not closed before the end of the file"
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,13 @@ class CsvFile:
             return  # An empty file, without even a header.
         malformed: list[pv.InvalidRow] = []
         record = 1 + self._begins_with_header
+        end = self._end(names)
         for text in self._text(names, malformed):
-            self._report(malformed)
-            yield from together(self._good_rows(text, record))
-            record += text.num_rows
-        self._report(malformed)
+            self._report(malformed, end)
+            rows = self._without_end(text, end, record)
+            yield from together(self._good_rows(rows, record))
+            record += rows.num_rows
+        self._report(malformed, end)
 
     def _names(self) -> list[str]:
         if not self.options.header:
@@ -84,7 +90,7 @@ class CsvFile:
         try:
             with self.file.stream(self.part) as stream:
                 yield from pv.open_csv(
-                    stream,
+                    pa.PythonFile(_Followed(stream, self._end(names)), mode="r"),
                     pv.ReadOptions(
                         use_threads=False,
                         block_size=BLOCK_BYTES,
@@ -98,10 +104,28 @@ class CsvFile:
                 )
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):  # A header and nothing else is an empty file, not a mistake.
+                hint = " (a quote may not be closed)" if "straddling" in str(error) else ""
                 raise bad_source(
-                    f'"{self.path}" cannot be read as CSV: {error}.',
+                    f'"{self.path}" cannot be read as CSV: {error}{hint}.',
                     "Correct the file, or the format of the source if the file is no CSV.",
                 ) from None
+
+    def _end(self, names: list[str]) -> bytes:
+        """What comes behind the file: a row of its own, unless a quote is open there."""
+        return b"\n" + self.options.separator.encode() * (len(names) - 1) + _END
+
+    def _without_end(self, text: pa.RecordBatch, end: bytes, first_record: int) -> pa.RecordBatch:
+        """The rows of the file; the last one is bad if it reaches over the end."""
+        last = text.num_rows - 1
+        if last < 0 or not text.columns[-1][last].as_py().endswith(_END):
+            return text
+        *before, value = [column[last].as_py() for column in text.columns]
+        if value.endswith(end):
+            row = self._written([one.decode("utf-8", "replace") for one in (*before, value.removesuffix(end))])
+            self.bad.report(row, _NOT_CLOSED, lambda: self._place(first_record + last))
+        elif value != _END or any(before):
+            return text
+        return text.slice(0, last)
 
     def _good_rows(self, text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
         names = text.schema.names
@@ -120,11 +144,12 @@ class CsvFile:
 
         return keep_good(convert, 0, text.num_rows, report)
 
-    def _report(self, malformed: list[pv.InvalidRow]) -> None:
+    def _report(self, malformed: list[pv.InvalidRow], end: bytes) -> None:
         for row in malformed:
-            number = row.number
-            error = f"{row.actual_columns} values for {row.expected_columns} columns"
-            self.bad.report(row.text, error, lambda number=number: self._place(number))  # type: ignore[misc]
+            number, text = row.number, row.text.removesuffix(end.decode())
+            closed = f"{row.actual_columns} values for {row.expected_columns} columns"
+            error = closed if text == row.text else _NOT_CLOSED
+            self.bad.report(text, error, lambda number=number: self._place(number))  # type: ignore[misc]
         malformed.clear()
 
     def _written(self, values: list[str]) -> str:
@@ -154,6 +179,29 @@ class CsvFile:
                 if fields:
                     yield line, fields
                 line = before + reader.line_num + 1
+
+
+class _Followed(io.RawIOBase):
+    """The bytes of a stream, and then some more. Reads are full, also where the two meet: Arrow takes a short block in
+    which no row ends for a row that is too long."""
+
+    def __init__(self, stream: pa.NativeFile, more: bytes) -> None:
+        super().__init__()
+        self._stream = stream
+        self._more = more
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._stream.read(None if size < 0 else size)
+        while 0 < len(data) < size and (rest := self._stream.read(size - len(data))):
+            data += rest
+        if len(data) == size:
+            return data
+        room = len(self._more) if size < 0 else size - len(data)
+        data, self._more = data + self._more[:room], self._more[room:]
+        return data
 
 
 def _converted(values: pa.Array, field: pa.Field) -> pa.Array:

@@ -13,6 +13,7 @@ from pyarrow.fs import LocalFileSystem
 
 from penstock.errors import PenstockError
 from penstock.sources import CsvOptions, csv_rows, json_lines
+from penstock.sources.file_bytes import Part
 from penstock.sources.reading import read_rows
 from penstock.topology import parse_schema
 
@@ -246,6 +247,50 @@ class TestCsv:
     def test_text_that_is_not_utf8(self, reader):
         assert reader.read(b"n,text\n1,a\n2,\xff\n3,b\n", "csv") == [{"n": 1, "text": "a"}, {"n": 3, "text": "b"}]
         assert reader.bad_rows == ["2,\ufffd"]
+
+    @pytest.mark.parametrize(
+        ("tail", "reported"),
+        [
+            ('2,"x\n3,y\n4,z', '2,"x\n3,y\n4,z"'),
+            ('2,"x\n3,y\n', '2,"x\n3,y\n"'),
+            ('2,"x', "2,x"),
+            ('2,"', "2,"),
+            ('2,"x""', '2,"x"""'),
+            ('"2,x\n3,y\n', '"2,x\n3,y\n'),
+            ('2,a,"x\n3,y', '2,a,"x\n3,y'),
+        ],
+    )
+    @pytest.mark.parametrize("block", [64, csv_rows.BLOCK_BYTES])
+    def test_a_quote_that_is_never_closed_is_a_bad_row(self, reader, monkeypatch, tail, reported, block):
+        monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block)
+        data = "n,text\n1,a\n" + tail
+        assert reader.read(data, "csv") == [{"n": 1, "text": "a"}]
+        assert reader.bad == [(reported, "a quote is not closed before the end of the file")]
+        error = failure(reader, data, "csv")
+        assert error.name == "BAD_ROW"
+        assert "line 3" in error.message
+        assert "a quote is not closed" in error.message
+
+    def test_a_quote_that_is_never_closed_in_the_last_part_and_in_compressed_text(self, reader, tmp_path):
+        data = b'n,text\n1,a\n2,"x\n3,y\n'
+        assert reader.read(gzip.compress(data), "csv", name="rows.csv.gz") == [{"n": 1, "text": "a"}]
+        assert reader.bad_rows == ['2,"x\n3,y\n"']
+        reader.bad.clear()
+        (tmp_path / "rows").write_bytes(data)
+        refuse = lambda row, error: reader.bad.append((row, error))  # noqa: E731
+        parts = read_rows(LocalFileSystem(), str(tmp_path / "rows"), "csv", NUMBERS, None, refuse, Part(11))
+        assert list(parts) == []
+        assert reader.bad_rows == ['2,"x\n3,y\n"']
+
+    @pytest.mark.parametrize("tail", ['2,"x"', '2,"x\n"', '2,"x\n"\n', "2,x", '2,5"', "2,x\r", '2,"x\n"""'])
+    def test_a_last_value_that_only_looks_open(self, reader, tail):
+        assert [row["n"] for row in reader.read("n,text\n1,a\n" + tail, "csv")] == [1, 2]
+        assert reader.bad == []
+
+    @pytest.mark.parametrize(("data", "rows"), [('text\n"x', []), ("text\nx", ["x"]), ("text\nx\n\n", ["x"])])
+    def test_a_single_column_may_end_within_a_quote(self, reader, data, rows):
+        assert [row["text"] for row in reader.read(data, "csv")] == rows
+        assert len(reader.bad) == 1 - len(rows)
 
     @pytest.mark.parametrize("data", ["", "\n\n", "n,text", "n,text\n", "n,text\n\n"])
     def test_empty(self, reader, data):
