@@ -60,19 +60,36 @@ class CsvFile:
         if not names:
             return  # An empty file, without even a header.
         malformed: list[pv.InvalidRow] = []
-        record = 1 + self._begins_with_header
+        # Arrow takes the header for a row, and need not decode it: names of other columns may be in another encoding.
+        header, record = self._begins_with_header, 1
         end = self._end(names)
         for text in self._text(names, malformed):
             self._report(malformed, end)
             rows = self._without_end(text, end, record)
-            yield from together(self._good_rows(rows, record))
+            if rows.num_rows and header:
+                rows, header = rows.slice(1), False
+                record += 1
+            yield from together(self._good_rows(names, rows, record))
             record += rows.num_rows
         self._report(malformed, end)
 
     def _names(self) -> list[str]:
         if not self.options.header:
             return list(self.schema.names)
-        names = next((fields for _, fields in self._records(WHOLE)), [])
+        try:
+            names = next((fields for _, fields in self._records(WHOLE)), [])
+        except csv.Error as error:
+            raise bad_source(
+                f'the header of "{self.path}" cannot be read: {error}.',
+                "Correct the file (a quote may not be closed), or the format of the source if the file is no CSV.",
+            ) from None
+        # "\ufffd" stands for what is not UTF-8.
+        missing = [name for name in self.schema.names if name not in names and not name.isascii()]
+        if missing and any("\ufffd" in name for name in names):
+            raise bad_source(
+                f'the header of "{self.path}" is not UTF-8, so the column {", ".join(missing)} is not found in it.',
+                "Write the file in UTF-8.",
+            )
         if names and not set(names) & set(self.schema.names):
             raise bad_source(
                 f'"{self.path}" has none of the columns {", ".join(self.schema.names)}, but {", ".join(names)}.',
@@ -94,7 +111,7 @@ class CsvFile:
                     pv.ReadOptions(
                         use_threads=False,
                         block_size=BLOCK_BYTES,
-                        column_names=None if self._begins_with_header else names,
+                        column_names=names,
                     ),
                     pv.ParseOptions(
                         delimiter=self.options.separator, newlines_in_values=True, invalid_row_handler=set_aside
@@ -103,12 +120,11 @@ class CsvFile:
                     pv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), null_values=[]),
                 )
         except pa.ArrowInvalid as error:
-            if "Empty CSV file" not in str(error):  # A header and nothing else is an empty file, not a mistake.
-                hint = " (a quote may not be closed)" if "straddling" in str(error) else ""
-                raise bad_source(
-                    f'"{self.path}" cannot be read as CSV: {error}{hint}.',
-                    "Correct the file, or the format of the source if the file is no CSV.",
-                ) from None
+            hint = " (a quote may not be closed)" if "straddling" in str(error) else ""
+            raise bad_source(
+                f'"{self.path}" cannot be read as CSV: {error}{hint}.',
+                "Correct the file, or the format of the source if the file is no CSV.",
+            ) from None
 
     def _end(self, names: list[str]) -> bytes:
         """What comes behind the file: a row of its own, unless a quote is open there."""
@@ -127,8 +143,7 @@ class CsvFile:
             return text
         return text.slice(0, last)
 
-    def _good_rows(self, text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
-        names = text.schema.names
+    def _good_rows(self, names: list[str], text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
         columns = [text.column(names.index(name)) if name in names else None for name in self.schema.names]
 
         def convert(first: int, count: int) -> pa.RecordBatch:

@@ -333,6 +333,29 @@ class TestCsv:
         for words in says:
             assert words in error.message
 
+    @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\n\n"])
+    @pytest.mark.parametrize("header", [b"Gr\xf6\xdfe,n,text", b'"Gr\xf6\n\xdfe",n,"text"'])
+    def test_a_header_that_is_not_utf8(self, reader, mark, header):
+        data = mark + header + b"\n1,2,a\n\n1,x,b\n"
+        assert reader.read(data, "csv") == [{"n": 2, "text": "a"}]
+        assert reader.bad_rows == ["1,x,b"]
+        assert f"line {data.count(10)} " in failure(reader, data, "csv").message
+        data = data.replace(b",x,b", b",x")
+        assert f"line {data.count(10)} " in failure(reader, data, "csv").message
+        error = failure(reader, data, "csv", schema=parse_schema("n long, Größe long"))
+        assert (error.name, "UTF-8" in error.message) == ("BAD_SOURCE", True)
+
+    @pytest.mark.parametrize(
+        "data", ["x" * 200_000 + ",n\n1,2\n", 'n,"text\n' + "1,a\n" * 50_000], ids=["a long name", "an open quote"]
+    )
+    def test_a_header_that_is_too_long(self, reader, data):
+        error = failure(reader, data, "csv")
+        assert (error.name, "the header of" in error.message) == ("BAD_SOURCE", True)
+
+    def test_a_header_with_a_quote_that_is_never_closed(self, reader):
+        assert reader.read('n,"text\n1,a\n', "csv") == []
+        assert reader.bad == [('n,"text\n1,a\n"', "a quote is not closed before the end of the file")]
+
     def test_a_header_with_other_columns(self, reader):
         assert failure(reader, "1,a\n2,b\n", "csv").name == "BAD_SOURCE"
 
