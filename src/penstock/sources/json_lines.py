@@ -131,12 +131,13 @@ def _parse(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_written(schema: pa.Schema) -> pa.Schema:
-    """The schema to parse with: dates are strings in JSON, and pyarrow.json would only take a number of days."""
+    """The schema to parse with. Dates are strings in JSON, and pyarrow.json would only take a number of days. It would
+    also take a moment with a zone for a timestamp without one, and move it to UTC, which a cast refuses."""
     return pa.schema([pa.field(field.name, _type_as_written(field.type)) for field in schema])
 
 
 def _type_as_written(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(type_):
+    if pa.types.is_date(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
         return pa.string()
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(part.name, _type_as_written(part.type)) for part in type_])

@@ -155,6 +155,9 @@ class TestJson:
             ),
             ('{"at": 1700000000000}', ["1700000000000 is no timestamp", '"at timestamp"', "a number as long"]),
             ('{"local": "x"}', ['"local timestamp_ntz"', "without a zone"]),
+            ('{"local": "2026-01-01T00:00:00+02:00"}', ['00+02:00" is no timestamp_ntz', "without a zone"]),
+            ('{"local": "2026-01-01T00:00:00Z"}', ['00Z" is no timestamp_ntz', "without a zone"]),
+            ('{"local": 5}', ["5 is no timestamp_ntz", "without a zone"]),
             ('{"day": "31.01.2026"}', ['"31.01.2026" is no date', '"day date"', "2026-01-31"]),
             ('{"more": {"at": "x"}}', ['"more struct<at: timestamp>"']),
             ('{"open": "yes"}', ['"yes" is no boolean', '"open boolean"']),
@@ -169,6 +172,23 @@ class TestJson:
             assert words in error.message
         assert reader.read(f'{{"id": 1}}\n{line}\n{line}\n', "json", TIMES)[0]["id"] == 1
         assert [says[0] in error for _, error in reader.bad] == [True, True]
+
+    @pytest.mark.parametrize(
+        ("written", "moment"),
+        [
+            ("2026-01-02", datetime(2026, 1, 2)),
+            ("2026-01-02 03:04", datetime(2026, 1, 2, 3, 4)),
+            ("2026-01-02T03:04:05.000006", datetime(2026, 1, 2, 3, 4, 5, 6)),
+        ],
+    )
+    def test_a_timestamp_without_a_zone(self, reader, written, moment):
+        schema = parse_schema("local timestamp_ntz, more struct<at: array<timestamp_ntz>>")
+        line = f'{{"local": "{written}", "more": {{"at": ["{written}", null]}}}}'
+        row = {"local": moment, "more": {"at": [moment, None]}}
+        zoned = line.replace(f'["{written}"', '["2026-01-02T03:04:05Z"')
+        nothing = {"local": None, "more": None}
+        assert reader.read(f"{line}\n{zoned}\n{{}}\n", "json", schema) == [row, nothing]
+        assert reader.bad_rows == [zoned]
 
     @pytest.mark.parametrize("line", ['{"at": "x"', "[1]", "plain", '{"at": "\\ud800"}'])
     def test_a_line_for_which_no_column_is_to_blame(self, reader, line):
