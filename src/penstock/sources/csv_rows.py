@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
+from penstock.sources import losses
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import BLOCK_BYTES, WHOLE, FileBytes, Part
 from penstock.sources.mistakes import bad_source
@@ -237,7 +238,7 @@ def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return _moments(text, type_)
-    return text.cast(type_)
+    return losses.cast(text, type_)
 
 
 def _moments(text: pa.Array, type_: pa.DataType) -> pa.Array:

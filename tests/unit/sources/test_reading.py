@@ -401,6 +401,56 @@ class TestParquet:
         error = failure(reader, data, "parquet")
         assert (error.name, "row 2" in error.message) == ("BAD_ROW", True)
 
+    @pytest.mark.parametrize(
+        ("type_", "declared", "good", "lost"),
+        [
+            (pa.float64(), "float", [1.1, None, float("inf"), 3e38], [1e300, -1e39]),
+            (pa.decimal128(38, 0), "float", [Decimal(7)], []),
+            (pa.float64(), "decimal(10,2)", [1.24, None, -0.1, 2.1, 12345678.91, 0.0], [1.239, 1e-9]),
+            (pa.float32(), "decimal(10,2)", [1.5, 2.1, 1234.5], [1.234]),
+            (pa.timestamp("us"), "date", [datetime(2026, 1, 2), None], [datetime(2026, 1, 2, 3)]),
+            (pa.timestamp("us", "UTC"), "date", [datetime(2026, 1, 2, tzinfo=UTC)], [datetime(2026, 1, 2, 3)]),
+            (pa.int64(), "boolean", [0, 1, None], [2, -1]),
+            (pa.float64(), "boolean", [0.0, 1.0], [0.5]),
+            (pa.float64(), "long", [1.0, 3.0], [2.5]),
+            (pa.string(), "double", ["1.5", "-Infinity", "inf", None], ["1e400"]),
+            (pa.list_(pa.float64()), "array<float>", [[1.5, None], None, []], [[1.0, 1e300]]),
+            (pa.struct([("x", pa.int64())]), "struct<x: boolean>", [{"x": 1}, None, {"x": None}], [{"x": 2}]),
+        ],
+    )
+    def test_a_value_that_a_cast_would_change_is_a_bad_row(self, reader, type_, declared, good, lost):
+        schema = parse_schema(f"v {declared}")
+        data = self.write(reader, pa.table({"v": pa.array([*good, *lost, *good], type_)}))
+        assert len(reader.read(data, "parquet", schema)) == 2 * len(good)
+        assert len(reader.bad) == len(lost)
+
+    def test_every_decimal_survives_as_a_double(self, reader):
+        data = self.write(reader, pa.table({"v": [cents / 100 for cents in range(-200_000, 200_000, 7)]}))
+        rows = reader.read(data, "parquet", parse_schema("v decimal(10,2)"))
+        assert [row["v"] for row in rows] == [Decimal(cents) / 100 for cents in range(-200_000, 200_000, 7)]
+
+    def test_a_number_that_is_none_is_kept(self, reader):
+        data = self.write(reader, pa.table({"v": [float("nan"), 1.0]}))
+        assert len(reader.read(data, "parquet", parse_schema("v float"))) == 2
+        assert reader.bad == []
+
+    @pytest.mark.parametrize(
+        ("type_", "declared"),
+        [
+            (pa.timestamp("us", "UTC"), "timestamp_ntz"),
+            (pa.list_(pa.timestamp("us", "UTC")), "array<timestamp_ntz>"),
+            (pa.struct([("x", pa.int64())]), "struct<q: long>"),
+        ],
+    )
+    def test_a_type_that_does_not_mean_the_same(self, reader, type_, declared):
+        data = self.write(reader, pa.table({"v": pa.nulls(1, type_)}))
+        assert failure(reader, data, "parquet", schema=parse_schema(f"v {declared}")).name == "BAD_SOURCE"
+
+    def test_a_struct_with_a_field_that_the_file_lacks(self, reader):
+        data = self.write(reader, pa.table({"v": [{"x": 1}]}))
+        rows = reader.read(data, "parquet", parse_schema("v struct<x: long, q: long>"))
+        assert rows == [{"v": {"x": 1, "q": None}}]
+
     def test_a_type_that_cannot_be_cast(self, reader):
         assert failure(reader, self.write(reader, pa.table({"n": [[1]]})), "parquet").name == "BAD_SOURCE"
 
@@ -409,6 +459,30 @@ class TestParquet:
 
     def test_not_parquet(self, reader):
         assert failure(reader, "n,text\n1,a\n", "parquet").name == "BAD_SOURCE"
+
+
+class TestInfinities:
+    """A number that is too large for its type is not an infinite one."""
+
+    SCHEMA = parse_schema("f float, d double")
+
+    def test_csv(self, reader):
+        rows = reader.read("f,d\n1,2\n1e40,1\n1,1e400\ninf,-Infinity\n,\n", "csv", self.SCHEMA)
+        assert [row["f"] for row in rows] == [1.0, float("inf"), None]
+        assert reader.bad_rows == ["1e40,1", "1,1e400"]
+        assert '"1e40" is no float' in reader.bad[0][1]
+
+    def test_json(self, reader):
+        lines = ['{"f": 1}', '{"f": 1e40}', '{"d": 1e400}', '{"f": Infinity, "d": -Infinity}', "{}"]
+        rows = reader.read("\n".join(lines), "json", self.SCHEMA)
+        assert [row["f"] for row in rows] == [1.0, float("inf"), None]
+        assert reader.bad_rows == lines[1:3]
+        assert '"f float"' in reader.bad[0][1]
+
+    def test_within_nested_json(self, reader):
+        lines = ['{"v": [{"f": 1}]}', '{"v": [{"f": 1}, {"f": 1e40}]}', '{"v": null}']
+        assert len(reader.read("\n".join(lines), "json", parse_schema("v array<struct<f: float>>"))) == 2
+        assert reader.bad_rows == lines[1:2]
 
 
 def test_an_unknown_format(reader):
