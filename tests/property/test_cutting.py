@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -74,9 +75,43 @@ def test_parts_of_csv(bits, block, least, separator, tail, mark) -> None:
         assert outcome(path, options, parts) == outcome(path, options, [Part()])
 
 
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_another_file_under_the_same_name_is_cut_between_its_own_rows(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    cutter = cutting.Cutter(LocalFileSystem(), format, CsvOptions(header=False))
+
+    def write(text: str, count: int) -> None:
+        if format == "parquet":
+            pq.write_table(pa.table({"a": [text] * count}), path, row_group_size=1)
+        else:
+            row = f'"{text}\n",b\n' if format == "csv" else json.dumps({"a": text}) + "\n"
+            path.write_text(row * count)
+
+    write("x" * 10, 30)
+    assert len(parts_of(cutter, path, 20)) > 1
+    path.unlink()
+    assert cutter.cut(str(path), 0, 20) is None
+    write("y" * 37, 9)
+    parts = parts_of(cutter, path, 20)
+    assert parts == parts_of(cutting.Cutter(LocalFileSystem(), format, CsvOptions(header=False)), path, 20)
+    assert rows_of(path, format, parts, CsvOptions(header=False)) == rows_of(
+        path, format, [Part()], CsvOptions(header=False)
+    )
+
+
+def test_another_file_of_the_same_size_under_the_same_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    cutter = cutting.Cutter(LocalFileSystem(), "csv", CsvOptions(header=False))
+    path.write_text("aaa,b\n" * 10)
+    parts_of(cutter, path, 1)
+    path.write_text('"a\n",b\n' * 8 + "aa,b")
+    os.utime(path, ns=(1, 1))
+    assert parts_of(cutter, path, 1)[0] == Part(0, 7)
+
+
 def outcome(path: Path, options: CsvOptions, parts: list[Part]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Good rows in their order, and bad ones, which are reported block by block; or the error, where a quote is never
-    closed."""
+    """Good rows in their order, and bad ones, such as a quote that is never closed, which are reported block by block;
+    or the error, where the file is no CSV."""
     try:
         rows = rows_of(path, "csv", parts, options)
     except PenstockError as error:

@@ -125,6 +125,7 @@ def test_a_look_has_the_bars_of_the_whole_benchmark() -> None:
 
 def test_latency_needs_the_throughput() -> None:
     assert speed.options_of(["--parts", "latency"]).parts == ["throughput", "latency"]
+    assert speed.options_of(["--parts", "idle,latency,throughput"]).parts == ["throughput", "latency", "idle"]
 
 
 @pytest.mark.parametrize(

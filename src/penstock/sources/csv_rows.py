@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
+from penstock.sources import losses
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import BLOCK_BYTES, WHOLE, FileBytes, Part
 from penstock.sources.mistakes import bad_source
@@ -22,6 +23,10 @@ from penstock.sources.wrong_values import wrong_value
 
 #: A moment that ends in its zone; the time of day must be there, or the day of the month would look like an offset.
 _ZONED = r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+#: The last value of a row that Penstock puts behind each file. Within a quote that is never closed, it is part of the
+#: row before.
+_END = b"\x04penstock"
+_NOT_CLOSED = "a quote is not closed before the end of the file"
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,36 @@ class CsvFile:
         if not names:
             return  # An empty file, without even a header.
         malformed: list[pv.InvalidRow] = []
-        record = 1 + self._begins_with_header
+        # Arrow takes the header for a row, and need not decode it: names of other columns may be in another encoding.
+        header, record = self._begins_with_header, 1
+        end = self._end(names)
         for text in self._text(names, malformed):
-            self._report(malformed)
-            yield from together(self._good_rows(text, record))
-            record += text.num_rows
-        self._report(malformed)
+            self._report(malformed, end)
+            rows = self._without_end(text, end, record)
+            if rows.num_rows and header:
+                rows, header = rows.slice(1), False
+                record += 1
+            yield from together(self._good_rows(names, rows, record))
+            record += rows.num_rows
+        self._report(malformed, end)
 
     def _names(self) -> list[str]:
         if not self.options.header:
             return list(self.schema.names)
-        names = next((fields for _, fields in self._records(WHOLE)), [])
+        try:
+            names = next((fields for _, fields in self._records(WHOLE)), [])
+        except csv.Error as error:
+            raise bad_source(
+                f'the header of "{self.path}" cannot be read: {error}.',
+                "Correct the file (a quote may not be closed), or the format of the source if the file is no CSV.",
+            ) from None
+        # "\ufffd" stands for what is not UTF-8.
+        missing = [name for name in self.schema.names if name not in names and not name.isascii()]
+        if missing and any("\ufffd" in name for name in names):
+            raise bad_source(
+                f'the header of "{self.path}" is not UTF-8, so the column {", ".join(missing)} is not found in it.',
+                "Write the file in UTF-8.",
+            )
         if names and not set(names) & set(self.schema.names):
             raise bad_source(
                 f'"{self.path}" has none of the columns {", ".join(self.schema.names)}, but {", ".join(names)}.',
@@ -84,11 +108,11 @@ class CsvFile:
         try:
             with self.file.stream(self.part) as stream:
                 yield from pv.open_csv(
-                    stream,
+                    pa.PythonFile(_Followed(stream, self._end(names)), mode="r"),
                     pv.ReadOptions(
                         use_threads=False,
                         block_size=BLOCK_BYTES,
-                        column_names=None if self._begins_with_header else names,
+                        column_names=names,
                     ),
                     pv.ParseOptions(
                         delimiter=self.options.separator, newlines_in_values=True, invalid_row_handler=set_aside
@@ -97,14 +121,30 @@ class CsvFile:
                     pv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), null_values=[]),
                 )
         except pa.ArrowInvalid as error:
-            if "Empty CSV file" not in str(error):  # A header and nothing else is an empty file, not a mistake.
-                raise bad_source(
-                    f'"{self.path}" cannot be read as CSV: {error}.',
-                    "Correct the file, or the format of the source if the file is no CSV.",
-                ) from None
+            hint = " (a quote may not be closed)" if "straddling" in str(error) else ""
+            raise bad_source(
+                f'"{self.path}" cannot be read as CSV: {error}{hint}.',
+                "Correct the file, or the format of the source if the file is no CSV.",
+            ) from None
 
-    def _good_rows(self, text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
-        names = text.schema.names
+    def _end(self, names: list[str]) -> bytes:
+        """What comes behind the file: a row of its own, unless a quote is open there."""
+        return b"\n" + self.options.separator.encode() * (len(names) - 1) + _END
+
+    def _without_end(self, text: pa.RecordBatch, end: bytes, first_record: int) -> pa.RecordBatch:
+        """The rows of the file; the last one is bad if it reaches over the end."""
+        last = text.num_rows - 1
+        if last < 0 or not text.columns[-1][last].as_py().endswith(_END):
+            return text
+        *before, value = [column[last].as_py() for column in text.columns]
+        if value.endswith(end):
+            row = self._written([one.decode("utf-8", "replace") for one in (*before, value.removesuffix(end))])
+            self.bad.report(row, _NOT_CLOSED, lambda: self._place(first_record + last))
+        elif value != _END or any(before):
+            return text
+        return text.slice(0, last)
+
+    def _good_rows(self, names: list[str], text: pa.RecordBatch, first_record: int) -> Iterator[pa.RecordBatch]:
         columns = [text.column(names.index(name)) if name in names else None for name in self.schema.names]
 
         def convert(first: int, count: int) -> pa.RecordBatch:
@@ -120,11 +160,12 @@ class CsvFile:
 
         return keep_good(convert, 0, text.num_rows, report)
 
-    def _report(self, malformed: list[pv.InvalidRow]) -> None:
+    def _report(self, malformed: list[pv.InvalidRow], end: bytes) -> None:
         for row in malformed:
-            number = row.number
-            error = f"{row.actual_columns} values for {row.expected_columns} columns"
-            self.bad.report(row.text, error, lambda number=number: self._place(number))  # type: ignore[misc]
+            number, text = row.number, row.text.removesuffix(end.decode())
+            closed = f"{row.actual_columns} values for {row.expected_columns} columns"
+            error = closed if text == row.text else _NOT_CLOSED
+            self.bad.report(text, error, lambda number=number: self._place(number))  # type: ignore[misc]
         malformed.clear()
 
     def _written(self, values: list[str]) -> str:
@@ -156,6 +197,29 @@ class CsvFile:
                 line = before + reader.line_num + 1
 
 
+class _Followed(io.RawIOBase):
+    """The bytes of a stream, and then some more. Reads are full, also where the two meet: Arrow takes a short block in
+    which no row ends for a row that is too long."""
+
+    def __init__(self, stream: pa.NativeFile, more: bytes) -> None:
+        super().__init__()
+        self._stream = stream
+        self._more = more
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._stream.read(None if size < 0 else size)
+        while 0 < len(data) < size and (rest := self._stream.read(size - len(data))):
+            data += rest
+        if len(data) == size:
+            return data
+        room = len(self._more) if size < 0 else size - len(data)
+        data, self._more = data + self._more[:room], self._more[room:]
+        return data
+
+
 def _converted(values: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return _from_text(values, field.type)
@@ -174,7 +238,7 @@ def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return _moments(text, type_)
-    return text.cast(type_)
+    return losses.cast(text, type_)
 
 
 def _moments(text: pa.Array, type_: pa.DataType) -> pa.Array:

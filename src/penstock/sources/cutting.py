@@ -36,6 +36,8 @@ class Cutter:
         self._format = format
         self._separator = (options or CsvOptions()).separator
         self._path = ""
+        #: Size and modification time of that file: another one may come under its name.
+        self._version: tuple[int | None, int | None] = (None, None)
         #: Of the last file: the bytes of its row groups, or places where rows begin, in order.
         self._groups: list[int] = []
         self._starts: list[int] = []
@@ -46,13 +48,9 @@ class Cutter:
     def cut(self, path: str, start: int, least: int) -> int | None:
         """The first cut with at least so many bytes behind `start`, which is a cut itself or 0; None if the rest is
         one part."""
-        self._about(path)
         try:
-            if self._format == "parquet":
-                return _cut_groups(self._groups_of(path), start, least)
-            if self._format == "csv":
-                return self._cut_csv(path, start, least)
-            return self._cut_lines(path, start + least)
+            self._look_at(path)
+            return self._cut(path, start, least)
         except (OSError, pa.ArrowException):
             return None  # Who reads it will say what is wrong.
 
@@ -73,9 +71,19 @@ class Cutter:
             return max(whole, 1)
         return max(sum(self._groups_of(path)[start:stop]), 1)
 
-    def _about(self, path: str) -> None:
-        if path != self._path:
-            self._path, self._groups, self._starts = path, [], []
+    def _cut(self, path: str, start: int, least: int) -> int | None:
+        if self._format == "parquet":
+            return _cut_groups(self._groups_of(path), start, least)
+        if self._format == "csv":
+            return self._cut_csv(path, start, least)
+        return self._cut_lines(path, start + least)
+
+    def _look_at(self, path: str) -> None:
+        """Forgets what is known, unless it is about this very file."""
+        info = self._fs.get_file_info(path)
+        version = (info.size, info.mtime_ns)
+        if (path, version) != (self._path, self._version):
+            self._path, self._version, self._groups, self._starts = path, version, [], []
 
     def _known_start(self, least: int) -> int | None:
         """The first place at or behind this one where a row of CSV is known to begin."""
@@ -84,9 +92,9 @@ class Cutter:
 
     def _groups_of(self, path: str) -> list[int]:
         """The bytes of each row group; none if the footer cannot be read (now)."""
-        self._about(path)
-        if not self._groups:
+        if path != self._path or not self._groups:
             try:
+                self._look_at(path)
                 with FileBytes(self._fs, path).random_access() as file:
                     metadata = pq.ParquetFile(file).metadata
                     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.json as pj
 
+from penstock.sources import losses
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import BLOCK_BYTES, BYTE_ORDER_MARK, FileBytes, Part
 from penstock.sources.wrong_values import Suspects
@@ -136,6 +137,16 @@ def _check_objects(lines: list[bytes]) -> None:
 
 
 def _parse(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    columns = _columns(block, schema)
+    if any(losses.has_infinity(column) for column in columns):
+        # For pyarrow.json, a number beyond the largest float is infinite, but one beyond the largest double a mistake.
+        wide = pa.schema([pa.field(field.name, _with_doubles(field.type)) for field in schema])
+        for before, after in zip(_columns(block, wide), columns, strict=True):
+            losses.check(before, after)
+    return in_schema(columns, schema)
+
+
+def _columns(block: bytes, schema: pa.Schema) -> list[pa.Array]:
     table = pj.read_json(
         pa.BufferReader(block),
         # One thread and one block: the executor's cores are shared out already, and rows keep their order.
@@ -143,23 +154,33 @@ def _parse(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
         pj.ParseOptions(explicit_schema=_as_written(schema), unexpected_field_behavior="ignore"),
     )
     table.validate(full=True)  # pyarrow.json lets text through that is not UTF-8.
-    columns = [
+    return [
         column.combine_chunks() if column.type.equals(field.type) else column.combine_chunks().cast(field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
-    return in_schema(columns, schema)
 
 
 def _as_written(schema: pa.Schema) -> pa.Schema:
-    """The schema to parse with: dates are strings in JSON, and pyarrow.json would only take a number of days."""
+    """The schema to parse with. Dates are strings in JSON, and pyarrow.json would only take a number of days. It would
+    also take a moment with a zone for a timestamp without one, and move it to UTC, which a cast refuses."""
     return pa.schema([pa.field(field.name, _type_as_written(field.type)) for field in schema])
 
 
 def _type_as_written(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(type_):
+    if pa.types.is_date(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
         return pa.string()
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(part.name, _type_as_written(part.type)) for part in type_])
     if pa.types.is_list(type_):
         return pa.list_(_type_as_written(type_.value_type))
+    return type_
+
+
+def _with_doubles(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(part.name, _with_doubles(part.type)) for part in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(_with_doubles(type_.value_type))
     return type_

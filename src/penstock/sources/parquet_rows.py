@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.row_text import row_text
+from penstock.sources import losses
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.file_bytes import FileBytes, Part
 from penstock.sources.mistakes import bad_source
@@ -57,20 +58,26 @@ def _check_columns(found: pa.Schema, schema: pa.Schema, present: list[str], path
         )
     for name in present:
         written, declared = found.field(name).type, schema.field(name).type
-        try:
-            pa.nulls(0, written).cast(declared)
-        except pa.ArrowNotImplementedError:
+        if not _can_be_cast(written, declared):
             raise bad_source(
                 f'the column "{name}" of "{path}" is {written}, which cannot be read as {declared}.',
                 "Declare the type that the file has, and convert it in an operator.",
-            ) from None
+            )
+
+
+def _can_be_cast(written: pa.DataType, declared: pa.DataType) -> bool:
+    try:
+        pa.nulls(0, written).cast(declared)
+    except pa.ArrowNotImplementedError:
+        return False
+    return losses.fits(written, declared)
 
 
 def _keep_good_rows(batch: pa.RecordBatch, schema: pa.Schema, first_row: int, bad: BadRows) -> Iterator[pa.RecordBatch]:
     def convert(first: int, count: int) -> pa.RecordBatch:
         part = batch.slice(first, count)
         columns = [
-            part.column(field.name).cast(field.type)
+            losses.cast(part.column(field.name), field.type)
             if field.name in batch.schema.names
             else pa.nulls(count, field.type)
             for field in schema

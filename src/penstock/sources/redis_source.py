@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.errors import Location, PenstockError
 from penstock.kinds import BadRow, SourceKind, SourcePlace
 from penstock.schema import Schema, parse_schema
+from penstock.sources import losses
 from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.mistakes import bad_source
 from penstock.sources.redis_offsets import RedisOffsets
@@ -143,7 +144,7 @@ def _column(texts: list[bytes | None], type_: pa.DataType) -> pa.Array:
     text = raw.cast(pa.string())
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         text = pa.array([None if one is None else _zoned(one) for one in text.to_pylist()], pa.string())
-    return text.cast(type_)
+    return losses.cast(text, type_)
 
 
 def _zoned(text: str) -> str:

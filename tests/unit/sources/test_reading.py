@@ -14,6 +14,7 @@ from pyarrow.fs import LocalFileSystem
 
 from penstock.errors import PenstockError
 from penstock.sources import CsvOptions, csv_rows, json_lines
+from penstock.sources.file_bytes import Part
 from penstock.sources.reading import read_rows
 from penstock.topology import parse_schema
 
@@ -180,6 +181,9 @@ class TestJson:
             ),
             ('{"at": 1700000000000}', ["1700000000000 is no timestamp", '"at timestamp"', "a number as long"]),
             ('{"local": "x"}', ['"local timestamp_ntz"', "without a zone"]),
+            ('{"local": "2026-01-01T00:00:00+02:00"}', ['00+02:00" is no timestamp_ntz', "without a zone"]),
+            ('{"local": "2026-01-01T00:00:00Z"}', ['00Z" is no timestamp_ntz', "without a zone"]),
+            ('{"local": 5}', ["5 is no timestamp_ntz", "without a zone"]),
             ('{"day": "31.01.2026"}', ['"31.01.2026" is no date', '"day date"', "2026-01-31"]),
             ('{"more": {"at": "x"}}', ['"more struct<at: timestamp>"']),
             ('{"open": "yes"}', ['"yes" is no boolean', '"open boolean"']),
@@ -194,6 +198,23 @@ class TestJson:
             assert words in error.message
         assert reader.read(f'{{"id": 1}}\n{line}\n{line}\n', "json", TIMES)[0]["id"] == 1
         assert [says[0] in error for _, error in reader.bad] == [True, True]
+
+    @pytest.mark.parametrize(
+        ("written", "moment"),
+        [
+            ("2026-01-02", datetime(2026, 1, 2)),
+            ("2026-01-02 03:04", datetime(2026, 1, 2, 3, 4)),
+            ("2026-01-02T03:04:05.000006", datetime(2026, 1, 2, 3, 4, 5, 6)),
+        ],
+    )
+    def test_a_timestamp_without_a_zone(self, reader, written, moment):
+        schema = parse_schema("local timestamp_ntz, more struct<at: array<timestamp_ntz>>")
+        line = f'{{"local": "{written}", "more": {{"at": ["{written}", null]}}}}'
+        row = {"local": moment, "more": {"at": [moment, None]}}
+        zoned = line.replace(f'["{written}"', '["2026-01-02T03:04:05Z"')
+        nothing = {"local": None, "more": None}
+        assert reader.read(f"{line}\n{zoned}\n{{}}\n", "json", schema) == [row, nothing]
+        assert reader.bad_rows == [zoned]
 
     @pytest.mark.parametrize("line", ['{"at": "x"', "[1]", "plain", '{"at": "\\ud800"}'])
     def test_a_line_for_which_no_column_is_to_blame(self, reader, line):
@@ -281,6 +302,50 @@ class TestCsv:
         assert reader.read(b"n,text\n1,a\n2,\xff\n3,b\n", "csv") == [{"n": 1, "text": "a"}, {"n": 3, "text": "b"}]
         assert reader.bad_rows == ["2,\ufffd"]
 
+    @pytest.mark.parametrize(
+        ("tail", "reported"),
+        [
+            ('2,"x\n3,y\n4,z', '2,"x\n3,y\n4,z"'),
+            ('2,"x\n3,y\n', '2,"x\n3,y\n"'),
+            ('2,"x', "2,x"),
+            ('2,"', "2,"),
+            ('2,"x""', '2,"x"""'),
+            ('"2,x\n3,y\n', '"2,x\n3,y\n'),
+            ('2,a,"x\n3,y', '2,a,"x\n3,y'),
+        ],
+    )
+    @pytest.mark.parametrize("block", [64, csv_rows.BLOCK_BYTES])
+    def test_a_quote_that_is_never_closed_is_a_bad_row(self, reader, monkeypatch, tail, reported, block):
+        monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block)
+        data = "n,text\n1,a\n" + tail
+        assert reader.read(data, "csv") == [{"n": 1, "text": "a"}]
+        assert reader.bad == [(reported, "a quote is not closed before the end of the file")]
+        error = failure(reader, data, "csv")
+        assert error.name == "BAD_ROW"
+        assert "line 3" in error.message
+        assert "a quote is not closed" in error.message
+
+    def test_a_quote_that_is_never_closed_in_the_last_part_and_in_compressed_text(self, reader, tmp_path):
+        data = b'n,text\n1,a\n2,"x\n3,y\n'
+        assert reader.read(gzip.compress(data), "csv", name="rows.csv.gz") == [{"n": 1, "text": "a"}]
+        assert reader.bad_rows == ['2,"x\n3,y\n"']
+        reader.bad.clear()
+        (tmp_path / "rows").write_bytes(data)
+        refuse = lambda row, error: reader.bad.append((row, error))  # noqa: E731
+        parts = read_rows(LocalFileSystem(), str(tmp_path / "rows"), "csv", NUMBERS, None, refuse, Part(11))
+        assert list(parts) == []
+        assert reader.bad_rows == ['2,"x\n3,y\n"']
+
+    @pytest.mark.parametrize("tail", ['2,"x"', '2,"x\n"', '2,"x\n"\n', "2,x", '2,5"', "2,x\r", '2,"x\n"""'])
+    def test_a_last_value_that_only_looks_open(self, reader, tail):
+        assert [row["n"] for row in reader.read("n,text\n1,a\n" + tail, "csv")] == [1, 2]
+        assert reader.bad == []
+
+    @pytest.mark.parametrize(("data", "rows"), [('text\n"x', []), ("text\nx", ["x"]), ("text\nx\n\n", ["x"])])
+    def test_a_single_column_may_end_within_a_quote(self, reader, data, rows):
+        assert [row["text"] for row in reader.read(data, "csv")] == rows
+        assert len(reader.bad) == 1 - len(rows)
+
     @pytest.mark.parametrize("data", ["", "\n\n", "n,text", "n,text\n", "n,text\n\n"])
     def test_empty(self, reader, data):
         assert reader.read(data, "csv") == []
@@ -322,6 +387,29 @@ class TestCsv:
         for words in says:
             assert words in error.message
 
+    @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\n\n"])
+    @pytest.mark.parametrize("header", [b"Gr\xf6\xdfe,n,text", b'"Gr\xf6\n\xdfe",n,"text"'])
+    def test_a_header_that_is_not_utf8(self, reader, mark, header):
+        data = mark + header + b"\n1,2,a\n\n1,x,b\n"
+        assert reader.read(data, "csv") == [{"n": 2, "text": "a"}]
+        assert reader.bad_rows == ["1,x,b"]
+        assert f"line {data.count(10)} " in failure(reader, data, "csv").message
+        data = data.replace(b",x,b", b",x")
+        assert f"line {data.count(10)} " in failure(reader, data, "csv").message
+        error = failure(reader, data, "csv", schema=parse_schema("n long, Größe long"))
+        assert (error.name, "UTF-8" in error.message) == ("BAD_SOURCE", True)
+
+    @pytest.mark.parametrize(
+        "data", ["x" * 200_000 + ",n\n1,2\n", 'n,"text\n' + "1,a\n" * 50_000], ids=["a long name", "an open quote"]
+    )
+    def test_a_header_that_is_too_long(self, reader, data):
+        error = failure(reader, data, "csv")
+        assert (error.name, "the header of" in error.message) == ("BAD_SOURCE", True)
+
+    def test_a_header_with_a_quote_that_is_never_closed(self, reader):
+        assert reader.read('n,"text\n1,a\n', "csv") == []
+        assert reader.bad == [('n,"text\n1,a\n"', "a quote is not closed before the end of the file")]
+
     def test_a_header_with_other_columns(self, reader):
         assert failure(reader, "1,a\n2,b\n", "csv").name == "BAD_SOURCE"
 
@@ -356,6 +444,56 @@ class TestParquet:
         [row] = reader.bad_rows
         assert json.loads(row) == {"n": "2.5", "at": f"<value out of range: {1 << 60}>"}
 
+    @pytest.mark.parametrize(
+        ("type_", "declared", "good", "lost"),
+        [
+            (pa.float64(), "float", [1.1, None, float("inf"), 3e38], [1e300, -1e39]),
+            (pa.decimal128(38, 0), "float", [Decimal(7)], []),
+            (pa.float64(), "decimal(10,2)", [1.24, None, -0.1, 2.1, 12345678.91, 0.0], [1.239, 1e-9]),
+            (pa.float32(), "decimal(10,2)", [1.5, 2.1, 1234.5], [1.234]),
+            (pa.timestamp("us"), "date", [datetime(2026, 1, 2), None], [datetime(2026, 1, 2, 3)]),
+            (pa.timestamp("us", "UTC"), "date", [datetime(2026, 1, 2, tzinfo=UTC)], [datetime(2026, 1, 2, 3)]),
+            (pa.int64(), "boolean", [0, 1, None], [2, -1]),
+            (pa.float64(), "boolean", [0.0, 1.0], [0.5]),
+            (pa.float64(), "long", [1.0, 3.0], [2.5]),
+            (pa.string(), "double", ["1.5", "-Infinity", "inf", None], ["1e400"]),
+            (pa.list_(pa.float64()), "array<float>", [[1.5, None], None, []], [[1.0, 1e300]]),
+            (pa.struct([("x", pa.int64())]), "struct<x: boolean>", [{"x": 1}, None, {"x": None}], [{"x": 2}]),
+        ],
+    )
+    def test_a_value_that_a_cast_would_change_is_a_bad_row(self, reader, type_, declared, good, lost):
+        schema = parse_schema(f"v {declared}")
+        data = self.write(reader, pa.table({"v": pa.array([*good, *lost, *good], type_)}))
+        assert len(reader.read(data, "parquet", schema)) == 2 * len(good)
+        assert len(reader.bad) == len(lost)
+
+    def test_every_decimal_survives_as_a_double(self, reader):
+        data = self.write(reader, pa.table({"v": [cents / 100 for cents in range(-200_000, 200_000, 7)]}))
+        rows = reader.read(data, "parquet", parse_schema("v decimal(10,2)"))
+        assert [row["v"] for row in rows] == [Decimal(cents) / 100 for cents in range(-200_000, 200_000, 7)]
+
+    def test_a_number_that_is_none_is_kept(self, reader):
+        data = self.write(reader, pa.table({"v": [float("nan"), 1.0]}))
+        assert len(reader.read(data, "parquet", parse_schema("v float"))) == 2
+        assert reader.bad == []
+
+    @pytest.mark.parametrize(
+        ("type_", "declared"),
+        [
+            (pa.timestamp("us", "UTC"), "timestamp_ntz"),
+            (pa.list_(pa.timestamp("us", "UTC")), "array<timestamp_ntz>"),
+            (pa.struct([("x", pa.int64())]), "struct<q: long>"),
+        ],
+    )
+    def test_a_type_that_does_not_mean_the_same(self, reader, type_, declared):
+        data = self.write(reader, pa.table({"v": pa.nulls(1, type_)}))
+        assert failure(reader, data, "parquet", schema=parse_schema(f"v {declared}")).name == "BAD_SOURCE"
+
+    def test_a_struct_with_a_field_that_the_file_lacks(self, reader):
+        data = self.write(reader, pa.table({"v": [{"x": 1}]}))
+        rows = reader.read(data, "parquet", parse_schema("v struct<x: long, q: long>"))
+        assert rows == [{"v": {"x": 1, "q": None}}]
+
     def test_a_type_that_cannot_be_cast(self, reader):
         assert failure(reader, self.write(reader, pa.table({"n": [[1]]})), "parquet").name == "BAD_SOURCE"
 
@@ -364,6 +502,30 @@ class TestParquet:
 
     def test_not_parquet(self, reader):
         assert failure(reader, "n,text\n1,a\n", "parquet").name == "BAD_SOURCE"
+
+
+class TestInfinities:
+    """A number that is too large for its type is not an infinite one."""
+
+    SCHEMA = parse_schema("f float, d double")
+
+    def test_csv(self, reader):
+        rows = reader.read("f,d\n1,2\n1e40,1\n1,1e400\ninf,-Infinity\n,\n", "csv", self.SCHEMA)
+        assert [row["f"] for row in rows] == [1.0, float("inf"), None]
+        assert reader.bad_rows == ["1e40,1", "1,1e400"]
+        assert '"1e40" is no float' in reader.bad[0][1]
+
+    def test_json(self, reader):
+        lines = ['{"f": 1}', '{"f": 1e40}', '{"d": 1e400}', '{"f": Infinity, "d": -Infinity}', "{}"]
+        rows = reader.read("\n".join(lines), "json", self.SCHEMA)
+        assert [row["f"] for row in rows] == [1.0, float("inf"), None]
+        assert reader.bad_rows == lines[1:3]
+        assert '"f float"' in reader.bad[0][1]
+
+    def test_within_nested_json(self, reader):
+        lines = ['{"v": [{"f": 1}]}', '{"v": [{"f": 1}, {"f": 1e40}]}', '{"v": null}']
+        assert len(reader.read("\n".join(lines), "json", parse_schema("v array<struct<f: float>>"))) == 2
+        assert reader.bad_rows == lines[1:2]
 
 
 def test_an_unknown_format(reader):

@@ -42,6 +42,18 @@ def test_a_file_that_cannot_be_read_counts_as_one_bad_row_and_the_others_go_on(f
     assert "cannot be read as Parquet" in bad[0][1]
 
 
+def test_a_header_that_cannot_be_read_counts_as_one_bad_row_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("x" * 200_000 + ",n\n1,2\n")
+    (tmp_path / "1.csv").write_bytes(b"Gr\xf6\xdfe,n\n1,2\n")
+    spec = sources.files(str(tmp_path), format="csv", schema="n long")
+    files = [[[str(tmp_path / name), 0, None], 1] for name in ("0.csv", "1.csv")]
+    descriptor = Descriptor("a/0", 1, (), {"ranges": files, "born": [0.0, 0.0]})
+    bad: list[tuple[str, str]] = []
+    [portions] = SourceReader(spec).read(descriptor, [lambda row, error: bad.append((row, error))])
+    assert [row for _, batch in portions for row in batch.column("n").to_pylist()] == [2]
+    assert [Path(row).name for row, _ in bad] == ["0.csv"]
+
+
 def test_without_a_place_for_bad_rows_it_is_a_named_error(folder: Path) -> None:
     with pytest.raises(PenstockError) as error:
         read(folder, ["0.parquet", "1.parquet"], None)
