@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def test_it_is_found_while_it_runs() -> None:
         assert all_running() == [one()]
         assert find() == find("word_count") == find("word_count:1") == one()
     assert all_running() == []
+
+
+def test_a_second_one_of_the_same_name_in_one_process_leaves_the_first_alone() -> None:
+    later = replace(one(), started_at=2000.0)
+    with Entry(one()):
+        with Entry(later):
+            assert all_running() == [one(), later], "whoever takes the first one gets the one that runs"
+        assert all_running() == [one()]
 
 
 def test_nobody_else_can_read_it(registry: Path) -> None:
