@@ -94,42 +94,53 @@ class Entry:
         #: it for the file of a killed topology, and delete the newer file of the same name.
         self._files: list[IO[str]] = []
 
-    @property
-    def _hidden(self) -> Path:
-        """The file while it is being written."""
-        return self.path.with_suffix(".new")
-
     def opened(self, url: str, token: str, state: str) -> Running:
         """Tell others that the topology can be steered from now on."""
-        self._write(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
+        self._tell(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
         return self.running
 
     def ending(self, how: str = "") -> None:
         """Tell others that the topology cannot be steered any more, and how it ended. An earlier text stays if `how` is
-        empty."""
+        empty. A full disk keeps nothing from ending, and hides no error that is the cause of the end."""
         how = how or self.running.how
-        self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
+        with traced("the end could not be told to other processes", OSError):
+            self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
+
+    def _tell(self, running: Running) -> None:
+        try:
+            self._write(running)
+        except OSError as error:
+            raise PenstockError(
+                "CONTROL_FAILED",
+                f"{self.path}, by which other processes find the topology, cannot be written: {error}.",
+                f"Make room on its disk, name another folder in {FOLDER_VARIABLE}, or run with --set control=off.",
+            ) from None
 
     def _write(self, running: Running) -> None:
-        hidden = self._hidden
+        hidden = self.path.with_suffix(".new")
         hidden.unlink(missing_ok=True)
         file = os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps(asdict(running)))
+            file.flush()
+            hidden.rename(self.path)  # it appears whole, and locked
+        except BaseException:
+            with suppress(OSError):  # what a full disk did not take, the close tries once more
+                file.close()
+            hidden.unlink(missing_ok=True)
+            raise
         self._files.append(file)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(asdict(running)))
-        file.flush()
-        hidden.rename(self.path)  # it appears whole, and locked
         self.running = running
 
     def __enter__(self) -> Entry:
-        self._write(self.running)
+        self._tell(self.running)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.path.unlink(missing_ok=True)
-        self._hidden.unlink(missing_ok=True)
         for file in self._files:
             file.close()
 
