@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -53,7 +54,8 @@ class Running:
 
     @property
     def label(self) -> str:
-        """A name that no other running topology has."""
+        """A name that no other running topology has. Another start of it in its program has it too, for the moment
+        until it is refused: a process has only one Spark."""
         return f"{self.topology}:{self.pid}"
 
     def __repr__(self) -> str:
@@ -86,36 +88,53 @@ class Entry:
 
     def __init__(self, running: Running) -> None:
         self.running = running
-        self.path = registry_folder() / f"{running.topology}-{running.pid}.json"
+        #: A program that starts the topology again while it runs is refused, and must not take this file for its own.
+        self.path = registry_folder() / f"{running.topology}-{running.pid}-{secrets.token_hex(4)}.json"
         #: All files that this entry wrote stay locked to its end. A process that has opened an older one must not take
         #: it for the file of a killed topology, and delete the newer file of the same name.
         self._files: list[IO[str]] = []
 
     def opened(self, url: str, token: str, state: str) -> Running:
         """Tell others that the topology can be steered from now on."""
-        self._write(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
+        self._tell(replace(self.running, url=url, token=token, state=state, phase=Phase.RUNNING))
         return self.running
 
     def ending(self, how: str = "") -> None:
         """Tell others that the topology cannot be steered any more, and how it ended. An earlier text stays if `how` is
-        empty."""
+        empty. A full disk keeps nothing from ending, and hides no error that is the cause of the end."""
         how = how or self.running.how
-        self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
+        with traced("the end could not be told to other processes", OSError):
+            self._write(replace(self.running, url="", token="", phase=Phase.ENDING, how=how))
+
+    def _tell(self, running: Running) -> None:
+        try:
+            self._write(running)
+        except OSError as error:
+            raise PenstockError(
+                "CONTROL_FAILED",
+                f"{self.path}, by which other processes find the topology, cannot be written: {error}.",
+                f"Make room on its disk, name another folder in {FOLDER_VARIABLE}, or run with --set control=off.",
+            ) from None
 
     def _write(self, running: Running) -> None:
         hidden = self.path.with_suffix(".new")
-        with suppress(FileNotFoundError):
-            hidden.unlink()
+        hidden.unlink(missing_ok=True)
         file = os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps(asdict(running)))
+            file.flush()
+            hidden.rename(self.path)  # it appears whole, and locked
+        except BaseException:
+            with suppress(OSError):  # what a full disk did not take, the close tries once more
+                file.close()
+            hidden.unlink(missing_ok=True)
+            raise
         self._files.append(file)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(asdict(running)))
-        file.flush()
-        hidden.rename(self.path)  # it appears whole, and locked
         self.running = running
 
     def __enter__(self) -> Entry:
-        self._write(self.running)
+        self._tell(self.running)
         return self
 
     def __exit__(
@@ -134,7 +153,8 @@ def starting(topology: str, own_process: bool = False) -> Iterator[Entry]:
 
 
 def all_running() -> list[Running]:
-    """The running topologies of this user, by name. Files that killed processes left are deleted."""
+    """The running topologies of this user, by name; of the same label, the oldest comes first. Files that killed
+    processes left are deleted."""
     found = []
     for path in sorted(registry_folder().glob("*.json")):
         unreadable = traced(f"{path} does not tell of a running topology", OSError, ValueError, TypeError)
@@ -145,7 +165,7 @@ def all_running() -> list[Running]:
                 found.append(Running(**fields | {"phase": Phase(fields.get("phase", Phase.RUNNING))}))
             else:
                 path.unlink(missing_ok=True)
-    return sorted(found, key=lambda one: (one.topology, one.pid))
+    return sorted(found, key=lambda one: (one.topology, one.pid, one.started_at))
 
 
 def find(name: str | None = None) -> Running:

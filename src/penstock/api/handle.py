@@ -81,9 +81,9 @@ class Handle(Steering):
         """Stop the topology and wait for its end; True if all rows that the sources emitted have reached the sinks."""
         with self.ending:
             if not self._over.is_set():
-                self._over.set()
-                self.close()
-                with self.started:
+                with self.started:  # also if the rollback is interrupted: nobody could end the topology after that
+                    self._over.set()
+                    self.close()
                     self._drained = self.run.stop(drain)
                     if self.entry is not None:
                         self.entry.ending(f"{self.run.how_it_ended}.")

@@ -80,12 +80,20 @@ def _print_json(answer: object) -> None:
 
 def _internal(error: Exception) -> PenstockError:
     """An error that is a bug in Penstock. Its traceback goes to a file, because it does not help a user."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
-    ) as log:
-        traceback.print_exception(error, file=log)
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it with {log.name}")
+    return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it{_traceback_of(error)}")
+
+
+def _traceback_of(error: Exception) -> str:
+    """Where the traceback is, or why it is nowhere, as the end of a hint."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
+        ) as log:
+            traceback.print_exception(error, file=log)
+    except OSError as problem:
+        return f" (its traceback could not be written to a file: {problem.strerror or problem})"
+    return f" with {log.name}"
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from full_disk import no_room
 
 from penstock.api.discovery import Entry, Phase, Running, _is_held, all_running, find, registry_folder, starting
 from penstock.errors import PenstockError
@@ -23,6 +26,14 @@ def test_it_is_found_while_it_runs() -> None:
         assert all_running() == [one()]
         assert find() == find("word_count") == find("word_count:1") == one()
     assert all_running() == []
+
+
+def test_a_second_one_of_the_same_name_in_one_process_leaves_the_first_alone() -> None:
+    later = replace(one(), started_at=2000.0)
+    with Entry(one()):
+        with Entry(later):
+            assert all_running() == [one(), later], "whoever takes the first one gets the one that runs"
+        assert all_running() == [one()]
 
 
 def test_nobody_else_can_read_it(registry: Path) -> None:
@@ -97,6 +108,33 @@ def test_who_has_an_older_file_open_does_not_take_it_for_one_of_the_dead() -> No
         entry.opened("http://127.0.0.1:1", "secret", "/state")
         assert _is_held(older.fileno())
         assert [one.phase for one in all_running()] == [Phase.RUNNING]
+
+
+@contextmanager
+def no_room_after_the_start() -> Iterator[Entry]:
+    """There is none when the entry is left either."""
+    with ExitStack() as room, starting("word_count") as entry:
+        room.enter_context(no_room())
+        yield entry
+
+
+def test_an_end_that_finds_no_room_on_the_disk_hides_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with no_room_after_the_start() as entry:
+        entry.ending("It failed.")
+    assert "the end could not be told to other processes: OSError" in "\n".join(caplog.messages)
+    assert list(registry_folder().iterdir()) == []
+
+
+def test_a_full_disk_at_the_start_is_a_named_error() -> None:
+    with no_room(), pytest.raises(PenstockError) as error, starting("word_count"):
+        pass
+    assert error.value.name == "CONTROL_FAILED"
+    with starting("word_count") as entry:
+        with no_room(), pytest.raises(PenstockError) as error:
+            entry.opened("http://127.0.0.1:1", "secret", "/state")
+        assert error.value.name == "CONTROL_FAILED"
+        assert [one.phase for one in all_running()] == [Phase.STARTING], "the file of before is there, and locked"
+    assert list(registry_folder().iterdir()) == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

@@ -154,6 +154,28 @@ def test_a_stop_that_is_asked_for_at_the_end_of_the_start_ends_everything(monkey
     assert ended.is_set()
 
 
+def test_an_interrupt_while_a_change_is_rolled_back_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    @contextmanager
+    def started(definition: Any, *words: object, **more: object) -> Iterator[Any]:
+        try:
+            yield RecordingTopology(definition, Cluster.of(["a"], 1))
+        finally:
+            ended.set()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "started", started)
+    handle = module.run(declared(), settings=Settings(control="off"))
+    monkeypatch.setattr(handle, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        handle.end()
+    assert ended.is_set()
+    assert not handle.end(), "it is over, and was not drained"
+
+
 def test_a_strategy_that_cannot_be_used_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PenstockError) as caught:
         Settings(strategy="stella")

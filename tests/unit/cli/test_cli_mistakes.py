@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
+from full_disk import no_room
 
 from penstock.cli import loader
 from penstock.cli.main import main
@@ -220,3 +222,18 @@ def test_a_bug_of_ours_is_one_line_and_the_traceback_is_in_a_file(capsys, monkey
     log = Path(error.split()[-1].rstrip("."))
     assert "Traceback" in log.read_text()
     log.unlink()
+
+
+def test_a_bug_on_a_full_disk_is_one_line_too(capsys, monkeypatch, tmp_path):
+    def broken(target):
+        raise RuntimeError("never thought of this")
+
+    monkeypatch.setattr(loader, "load", broken)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with no_room():
+        assert main(["show", "flow.py"]) == 1
+    [error] = lines_of(capsys.readouterr())
+    assert error.startswith(
+        "INTERNAL: RuntimeError: never thought of this. This is a bug in Penstock; please report it"
+    )
+    assert "penstock-internal-" not in error, "what is there of the file tells nothing"
