@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -328,8 +329,9 @@ class Settings:
         fields = {field.name: field for field in dataclasses.fields(Settings)}
         for name in values:
             if name not in fields:
-                known = ", ".join(sorted(fields))
-                raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', f"There are: {known}.")
+                closest = difflib.get_close_matches(name, fields, n=1)
+                hint = f'Did you mean "{closest[0]}"?' if closest else f"There are: {', '.join(sorted(fields))}."
+                raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', hint)
         return Settings(**{name: read(fields[name], value) for name, value in values.items()})
 
 

@@ -37,6 +37,10 @@ def test_an_unknown_name_is_named() -> None:
     with pytest.raises(PenstockError) as caught:
         Settings.of({"batch_intervall": 1})
     assert caught.value.name == "UNKNOWN_SETTING"
+    assert caught.value.hint == 'Did you mean "batch_interval"?'
+    with pytest.raises(PenstockError) as caught:
+        Settings.of({"colour": "red"})
+    assert caught.value.hint.startswith("There are: backlog_bytes, ")
 
 
 def test_every_setting_is_in_the_reference_with_a_meaning() -> None:

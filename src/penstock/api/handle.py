@@ -138,7 +138,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     )
     wanted, definition = settings or Settings(), topology.definition()
     plugins.check_loadable(wanted.strategy, wanted.mapping)
-    check_goal(wanted.strategy, goal)
+    check_goal(wanted.strategy, goal, wanted)
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         leases = starting.enter_context(leases_of(choice, definition.name, wanted))

@@ -32,19 +32,25 @@ def needs_no_goal(strategy: str) -> bool:
         return False
 
 
-def check_goal(strategy: str, goal: Goal | None) -> None:
-    """Refuse a goal for a policy that would not look at it: BAD_GOAL."""
+def check_goal(strategy: str, goal: Goal | None, settings: Settings) -> None:
+    """Refuse a goal that nobody would look at, and scaling without anything to decide on: BAD_GOAL."""
     if goal is not None and needs_no_goal(strategy):
         raise PenstockError(
             "BAD_GOAL",
             f'the strategy "{strategy}" scales by a rule of its own, and not to reach {goal}.',
             "Leave --throughput and --machines-max out, or choose another strategy.",
         )
+    if settings.monitoring == "off" and (goal is not None or needs_no_goal(strategy)):
+        raise PenstockError(
+            "BAD_GOAL",
+            "a topology cannot scale by itself while nothing is measured: the setting monitoring is off.",
+            "Set monitoring to on. Or leave --throughput and --machines-max out, with a strategy that needs a goal.",
+        )
 
 
 def rounds_of(strategy: str, decider: Policy, goal: Goal | None, settings: Settings) -> tuple[float, list[Guard]]:
     """How often the controller of a policy looks, and its guards."""
-    check_goal(strategy, goal)
+    check_goal(strategy, goal, settings)
     if isinstance(decider, Autonomous):
         return decider.period(settings), decider.guards(settings)
     if goal is None:

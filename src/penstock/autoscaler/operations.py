@@ -142,9 +142,9 @@ class Operations:
     def get(self, number: int) -> Operation:
         with self._changed:
             if number not in self._known:
-                raise PenstockError(
-                    "NO_SUCH_OPERATION", f"there is no operation {number}.", "GET /v1/operations lists all operations."
-                )
+                newest = max(self._known, default=None)
+                hint = f"The newest is {newest}." if newest is not None else "Nothing was asked for yet."
+                raise PenstockError("NO_SUCH_OPERATION", f"there is no operation {number}.", hint)
             return self._known[number]
 
     def all(self) -> list[Operation]:

@@ -166,7 +166,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     )
     settings = _settings(assignments, cores, strategy)
     goal = _goal(throughput, machines_max)
-    check_goal(settings.strategy, goal)
+    check_goal(settings.strategy, goal, settings)
     if forget and state is None and not settings.catalog:
         raise PenstockError(
             "BAD_COMMAND",

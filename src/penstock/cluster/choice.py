@@ -40,7 +40,7 @@ class ClusterChoice:
         given = {"machines": self.machines, "slots": self.slots}
         require_at_least_one(**{what: count for what, count in given.items() if count is not None})
         if self.kind == LOCAL and self.machines is not None:
-            raise _bad_cluster("a local cluster is one machine.", "Leave machines out, or choose standalone.")
+            raise _bad_cluster("a local cluster is one machine.", "Leave machines out, or add --cluster standalone.")
         if self.kind != LAB and self.lab is not None:
             raise _bad_cluster(
                 f"the machines of a {self.kind} cluster have no sizes of their own.",
@@ -55,7 +55,8 @@ class ClusterChoice:
             )
         if self.kind != ATTACHED and self.master is not None:
             raise _bad_cluster(
-                f"a {self.kind} cluster has no master to connect to.", "Choose attached, or leave the master out."
+                f"a {self.kind} cluster has no master to connect to.",
+                f"Leave --cluster {self.kind} out to use that master, or leave the master out.",
             )
 
     @staticmethod

@@ -217,7 +217,11 @@ def test_closing_drops_what_waits_and_rolls_back_what_is_under_way(operations: O
 def test_an_operation_that_never_was(operations: Operations) -> None:
     with pytest.raises(PenstockError) as error:
         operations.get(7)
-    assert error.value.name == "NO_SUCH_OPERATION"
+    assert (error.value.name, error.value.hint) == ("NO_SUCH_OPERATION", "Nothing was asked for yet.")
+    operation = submit(operations)
+    with pytest.raises(PenstockError) as error:
+        operations.get(7)
+    assert error.value.hint == f"The newest is {operation.id}."
 
 
 def test_operations_that_are_over_are_remembered_for_a_while_and_let_go_of_what_they_were_made_with(

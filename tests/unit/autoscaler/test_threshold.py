@@ -235,7 +235,7 @@ def test_it_has_rounds_and_guards_of_its_own_and_needs_no_goal() -> None:
     ]  # fmt: skip
     assert needs_no_goal("threshold")
     assert not needs_no_goal("stela")
-    check_goal("threshold", None)
+    check_goal("threshold", None, settings)
     for strategy, goal in (("threshold", Goal(throughput=5.0)), ("stela", None)):
         with pytest.raises(PenstockError) as caught:
             rounds_of(strategy, policy(strategy), goal, settings)

@@ -161,6 +161,8 @@ FILE = object()
         (["run", FILE, "--slots", "0"], "BAD_CLUSTER"),
         (["run", FILE, "--cluster", "standalone", "--machines", "0"], "BAD_CLUSTER"),
         (["run", FILE, "--throughput", "-1"], "BAD_GOAL"),
+        (["run", FILE, "--throughput", "100", "--set", "monitoring=off"], "BAD_GOAL"),
+        (["run", FILE, "--policy", "threshold", "--set", "monitoring=off"], "BAD_GOAL"),
         (["run", FILE, "--throughput", "100", "--set", "freeze=always"], "BAD_SETTING"),
         (["run", FILE, "--cluster", "standalone", "--throughput", "0"], "BAD_GOAL"),
         (["run", FILE, "--cluster", "standalone", "--machines-max", "0"], "BAD_GOAL"),

@@ -71,3 +71,8 @@ def test_a_lab_is_a_standalone_cluster_on_another_ground(tmp_path):
 def test_only_a_lab_has_sizes():
     with pytest.raises(PenstockError, match="Choose the cluster lab"):
         ClusterChoice("standalone", lab=LabShape())
+
+
+def test_who_means_the_latency_that_is_aimed_at_is_told_where_it_is():
+    with pytest.raises(PenstockError, match="setting: --set latency="):
+        LabShape.read(latency="0.02")

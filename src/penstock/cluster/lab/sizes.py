@@ -95,6 +95,10 @@ def _size(words: Sequence[str], usual: MachineSize) -> MachineSize:
     return replace(usual, **found)  # type: ignore[arg-type]  # each reader gives the type of its field
 
 
+#: Somebody who gives another word may mean the setting of the same name.
+_OF_LINKS = "none, or 5ms; the latency that Penstock aims at is a setting: --set latency=0.05"
+
+
 def _number_of_cores(word: str | float) -> float:
     try:
         return float(word)
@@ -111,7 +115,7 @@ def _bits(word: str) -> float:
 
 
 def _seconds(word: str) -> float:
-    seconds = 0.0 if word == "none" else _measured(word, _LATENCY, "a latency", "none, or 5ms")
+    seconds = 0.0 if word == "none" else _measured(word, _LATENCY, "a latency of a lab's links", _OF_LINKS)
     if seconds > 10:
         raise _bad(f"a latency of {seconds:g} s is too long.", "Give at most 10s.")
     return seconds
