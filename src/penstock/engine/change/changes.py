@@ -13,6 +13,7 @@ from penstock.cluster.model import Cluster, Machine, Placement, Slot
 from penstock.engine.change import repartition
 from penstock.engine.change.crossings import Crossings
 from penstock.engine.run import arrangement
+from penstock.engine.run.any_query import rests
 from penstock.engine.run.run import Run
 from penstock.engine.spark.internals import SparkInternals
 from penstock.engine.spark.warming import warm_state
@@ -216,8 +217,8 @@ class RunningEngine:
         self, operators: set[str], at: float, new: set[Slot], give_up: GiveUp, crossings: Crossings
     ) -> None:
         """Wait until a batch of every operator ran where it is now to run, and was published if tasks of the operator
-        moved; one that has nothing to do runs nowhere. A slot that this change brings into use may be lost and come
-        back in time: nothing counts until it has."""
+        moved; one that has nothing to do, or is paused, runs nowhere. A slot that this change brings into use may be
+        lost and come back in time: nothing counts until it has."""
         run, seconds = self._run, self._run.settings.change_seconds
         deadline = time.monotonic() + seconds
         looked_at: dict[str, BatchTimes] = {}
@@ -247,7 +248,7 @@ class RunningEngine:
                     or crossings.is_replay(name, seen[name].batch)
                 ):
                     waiting.discard(name)
-                if not run.query(name).drained:
+                if not rests(run.query(name)):
                     idle_since[name] = time.monotonic()
                 elif time.monotonic() > idle_since.setdefault(name, time.monotonic()) + IDLE_SECONDS:
                     waiting.discard(name)

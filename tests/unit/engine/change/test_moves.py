@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock import Settings, Topology, sinks, sources
+from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.clock import run_time
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.engine.change import changes
@@ -21,7 +21,7 @@ from penstock.monitor.publications import Publications
 from penstock.monitor.report import BatchReport
 from penstock.plans.migration import Barrier
 from penstock.running.placements import Observed
-from penstock.topology.definition import TopologyDefinition
+from penstock.topology.definition import Operator, TopologyDefinition
 
 A, B = Slot("a", 0), Slot("b", 0)
 KEYED = ("count", "sum")
@@ -44,19 +44,35 @@ def declared() -> TopologyDefinition:
 
 
 @dataclass
+class Feed:
+    """What a source has."""
+
+    rows: int = 0
+
+    def available(self) -> int:
+        return self.rows
+
+
+@dataclass
 class Query:
     """Spark's query of one operator."""
 
     world: World
-    operator: str
-    feeds: tuple[str, ...] = ("rows",)
+    name: str
+    feeds: tuple[Any, ...] = ("rows",)
     drained: bool = False
+    quiet: bool = False
+    intake: Any = field(default_factory=lambda: SimpleNamespace(paused=False))
     #: By batch: when it asked where it is to run.
     asked: dict[int, float] = field(default_factory=dict)
     commit_ms: int | None = 40
 
     def requested(self, batch: int) -> Any:
         return SimpleNamespace(at=self.asked[batch]) if batch in self.asked else None
+
+    @property
+    def operator(self) -> Operator:
+        return self.world.definition.operator(self.name)
 
     @property
     def query(self) -> Query:
@@ -97,7 +113,7 @@ class World:
                 cluster=cluster,
                 slots=SimpleNamespace(usable=lambda: frozenset(cluster.slots) - self.lost),
                 provider=SimpleNamespace(arrived=lambda machine: None),
-                streams=SimpleNamespace(internals=SimpleNamespace(recent=lambda query: iter(self.ran[query.operator]))),
+                streams=SimpleNamespace(internals=SimpleNamespace(recent=lambda query: iter(self.ran[query.name]))),
             ),
             context=SimpleNamespace(checkpoint=lambda operator: operator),
             catalog=SimpleNamespace(set_meta=lambda key, value: None),
@@ -278,6 +294,39 @@ def test_an_operator_that_has_nothing_to_do_moves_without_a_second_barrier(world
     assert moved.pause_seconds == 0
     assert moved.save_seconds == 0.04
     assert world.told == []
+
+
+def move_source(world: World, rows: int, paused: bool) -> None:
+    """Move a source that has so many rows, and of which no batch ever runs."""
+    source = world.by_operator["rows"]
+    source.quiet, source.feeds, source.intake.paused = True, (Feed(rows),), paused
+    world.run.settings = Settings(change_seconds=1)
+    placement = Placement({**world.planned.instances, "rows": {B: 1}}, world.planned.tasks)
+    RunningEngine(world.run).place(placement, lambda: "")
+
+
+@pytest.mark.parametrize(("rows", "paused"), [(0, False), (0, True), (5, True)])
+def test_a_source_that_has_nothing_or_is_paused_is_not_waited_for(world: World, rows: int, paused: bool) -> None:
+    """It may have rows again at any time, so it is never drained."""
+    move_source(world, rows, paused)
+    assert world.planned.of("rows") == {B: 1}
+
+
+def test_a_source_that_has_rows_is_waited_for(world: World) -> None:
+    with pytest.raises(PenstockError) as caught:
+        move_source(world, rows=5, paused=False)
+    assert caught.value.name == "NOT_OBSERVED"
+
+
+def test_a_paused_source_whose_batch_is_under_way_is_waited_for(world: World) -> None:
+    def looks() -> Iterator[None]:
+        while True:
+            world.by_operator["rows"].quiet = False
+            yield
+
+    world.looks = looks()
+    with pytest.raises(PenstockError, match="no batch of rows ran"):
+        move_source(world, rows=0, paused=True)
 
 
 def test_where_batches_do_not_ask_for_a_place_they_count_by_when_they_began(world: World) -> None:
