@@ -41,6 +41,13 @@ def delete_folder(folder: Path) -> None:
         LOGGER.warning("%s could not be deleted, or not all of it", folder)
 
 
+def set_aside(log: Path) -> None:
+    """Make room for a new log: the one that is there, if any, gets the name NAME.before.log and takes the place of an
+    older one."""
+    with suppress(FileNotFoundError):
+        log.replace(log.with_name(f"{log.stem}.before{log.suffix}"))
+
+
 class _QuietFile(logging.handlers.RotatingFileHandler):
     """A log that cannot be written, on a full disk or in a folder that is gone, is nothing to print about."""
 

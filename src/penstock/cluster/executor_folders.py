@@ -1,7 +1,8 @@
 """The folders that a standalone cluster's workers make for executors, with what each executor has printed.
 
-A worker deletes none of them while the application runs, so a topology that is scaled out and in for days would fill
-the disk with the last words of executors that nobody misses.
+A worker deletes none of them while the application runs, nor those of earlier runs, so a topology that is scaled out
+and in for days, or started again and again on its state, would fill the disk with the last words of executors that
+nobody misses.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from penstock.cluster.provider import (
 )
 from penstock.cluster.readings import MachineReading
 from penstock.errors import PenstockError
-from penstock.logs import LOGGER, delete_folder, traced
+from penstock.logs import LOGGER, delete_folder, set_aside, traced
 
 POLL_SECONDS = 0.05
 #: How many seconds the master may take to start; a few are usual.
@@ -131,6 +131,7 @@ class StandaloneCluster:
         self._clear_scratch()  # a driver that was killed could not delete its own
         # The notes of an earlier run's master: with them, this master would wait for workers that are gone.
         delete_folder(self.work_dir / "recovery")
+        forget_gone(self.work_dir, machines=())  # all executors that have a folder now are of earlier runs
         daemons.write_conf(self.work_dir, self._pages)
         try:
             self.ground.open(self.machines)
@@ -333,8 +334,7 @@ class StandaloneCluster:
     def _launch(self, name: str, host: str, command: list[str]) -> GuardedProcess:
         environment = daemons.daemon_environment(os.environ, self.work_dir, host) | dict(self.ground.environment(host))
         log = self.work_dir / f"{name}.log"
-        if log.exists():  # the ports are read from it: an earlier process's would be taken for this one's
-            log.replace(self.work_dir / f"{name}.before.log")
+        set_aside(log)  # the ports are read from it: an earlier process's would be taken for this one's
         with self.ground.within(host):
             return GuardedProcess(command, log, environment, GRACE_SECONDS)
 

@@ -218,6 +218,17 @@ def test_of_machines_that_are_gone_the_last_executors_folders_stay(daemon, clust
     assert (work / "conf" / "daemons.conf").exists()
 
 
+def test_of_earlier_runs_the_last_executors_folders_stay(daemon, cluster, tmp_path):
+    """Also those of machines that this run has again: the machines of a state folder have the same names every time."""
+    for run in range(5):
+        folder = tmp_path / "work" / "127.0.0.2" / f"app-{run}" / "0"
+        folder.mkdir(parents=True)
+        (folder / "stderr").write_text("last words")
+        os.utime(folder / "stderr", (1000 + run, 1000 + run))
+    cluster.start()
+    assert sorted(one.name for one in (tmp_path / "work" / "127.0.0.2").iterdir()) == ["app-2", "app-3", "app-4"]
+
+
 def test_workers_keep_the_newest_of_what_executors_print(daemon, cluster, tmp_path):
     cluster.start()
     conf = (tmp_path / "work" / "conf" / "daemons.conf").read_text()

@@ -24,7 +24,7 @@ from penstock.engine.spark.slots import Slots
 from penstock.engine.spark.streams import PlacedStreams, Streams
 from penstock.engine.spark.unplaced import UnplacedStreams
 from penstock.errors import PenstockError
-from penstock.logs import traced
+from penstock.logs import set_aside, traced
 from penstock.privacy import for_owner_only
 from penstock.settings import Settings
 
@@ -177,6 +177,7 @@ def _origins(provider: Provider, settings: Settings) -> Origins | None:
 def _output_to(log: Path) -> Iterator[None]:
     """Let the JVM that is started meanwhile inherit the log as its output: a terminal with a live table is no place for
     Spark's start-up messages."""
+    set_aside(log)  # of a state that many runs go on from, it would grow without end
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("ab") as file:
