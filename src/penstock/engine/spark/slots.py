@@ -7,8 +7,10 @@ placed there, unless there is no other slot.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from penstock.cluster.model import Slot
 from penstock.cluster.provider import Executor, Provider
@@ -22,6 +24,9 @@ WATCH_SECONDS = 0.2
 WARM_WORKERS = 2
 #: How often an executor is warmed if Spark runs the warming elsewhere.
 WARM_ATTEMPTS = 3
+#: Seconds until an executor that could not be warmed is tried again: at first, then twice as many each time, and at
+#: most. What is in the way may stay for hours, as a full disk does.
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 #: How many executors are remembered after they are gone.
 REMEMBERED_EXECUTORS = 100
 
@@ -32,16 +37,32 @@ def to_nobody(kind: str, text: str) -> None:
     """Tell nobody: for slots whose faults and recoveries nobody wants to hear of."""
 
 
+@dataclass(frozen=True)
+class _Cold:
+    """An executor that could not be warmed: how often, and when it is tried again."""
+
+    failures: int
+    again_at: float
+
+
 class Slots:
     """The slots of a host. Without Spark's internals, or on a local cluster, a slot is only a name, always usable."""
 
-    def __init__(self, provider: Provider, internals: SparkInternals | None) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        internals: SparkInternals | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._provider = provider
         self._internals = internals
+        self._clock = clock
         self._lock = threading.Lock()
         self._bound: dict[Slot, Executor | None] = {}
         self._warm: set[str] = set()
         self._warming: dict[str, threading.Thread] = {}
+        #: The executors that are there and could not be warmed.
+        self._cold: dict[str, _Cold] = {}
         #: The executors that there are and the last ones that are gone: a batch that has just ended may have run there.
         self._ever: dict[str, Slot] = {}
         #: The same by the slots' names. It is replaced, never changed: every batch reads it.
@@ -149,6 +170,7 @@ class Slots:
             self._ever = dict(gone[-REMEMBERED_EXECUTORS:]) | here
             self._names = {executor: slot.name for executor, slot in self._ever.items()}
             self._warm &= self._ever.keys()
+            self._cold = {executor: cold for executor, cold in self._cold.items() if executor in here}
 
     @contextmanager
     def without(self, slots: Collection[Slot]) -> Iterator[None]:
@@ -167,25 +189,49 @@ class Slots:
     def _warm_new(self) -> None:
         """Warm each executor that is cold in a thread of its own: warming takes seconds, and watching must go on."""
         for slot, executor in self.bindings().items():
-            if executor is not None and executor.id not in self._warm and executor.id not in self._warming:
+            if executor is not None and self._is_to_be_warmed(executor.id):
                 thread = threading.Thread(
                     target=self._warm_one, args=(slot, executor), name=f"penstock-warm-{executor.id}", daemon=True
                 )
                 self._warming[executor.id] = thread
                 thread.start()
 
+    def _is_to_be_warmed(self, executor: str) -> bool:
+        if executor in self._warm or executor in self._warming:
+            return False
+        cold = self._cold.get(executor)
+        return cold is None or self._clock() >= cold.again_at
+
     def _warm_one(self, slot: Slot, executor: Executor) -> None:
         warmed = False
         try:
-            # An executor that is gone again needs no warming; any other is warmed in the next round.
+            # An executor that is gone again needs no warming; any other is warmed in a later round.
             with traced(f"executor {executor.id} of {slot} could not be warmed", Exception):
                 self.warm([executor])
                 warmed = True
+            if not warmed:
+                self._note_cold(slot, executor)  # before the next round may try it again
         finally:
             self._warming.pop(executor.id, None)
         if warmed and self.executor(slot) == executor:
             self.happened("recovery", f"executor {executor.id} is ready behind {slot}")
             self._tell()
+
+    def _note_cold(self, slot: Slot, executor: Executor) -> None:
+        with self._lock:
+            if self._ending.is_set() or self._bound.get(slot) != executor:
+                return
+            before = self._cold.get(executor.id)
+            failures = before.failures if before is not None else 0
+            # From its tenth failure on the wait is the longest one anyway.
+            wait = min(FIRST_WAIT * 2 ** min(failures, 10), LONGEST_WAIT)
+            self._cold[executor.id] = _Cold(failures + 1, self._clock() + wait)
+        if not failures:
+            self.happened(
+                "fault",
+                f"executor {executor.id} of {slot} could not be warmed: it gets no work yet, unless there is no other. "
+                f"Penstock tries again, every {LONGEST_WAIT:g} s at last; the log has the cause",
+            )
 
     def warm(self, executors: Sequence[Executor]) -> None:
         """Have executors start their Python workers and load what a job needs, before rows wait for it."""
@@ -200,6 +246,8 @@ class Slots:
             LOGGER.info("Spark ran the warming of %s elsewhere", ", ".join(f"executor {one.id}" for one in executors))
         with self._lock:
             self._warm |= {one.id for one in executors}
+            for one in executors:
+                self._cold.pop(one.id, None)
 
     def _tell(self) -> None:
         with self._lock:

@@ -22,6 +22,7 @@ class FakeSpark:
         self.unlisted: set[str] = set()
         self.warmed: list[str] = []
         self.fails_to_warm: set[str] = set()
+        self.tries = 0
 
     def executors(self) -> list[Executor]:
         return [one for one in self.now if one.id not in self.unlisted]
@@ -32,6 +33,7 @@ class FakeSpark:
     def run_on(self, executors, function) -> list[bytes]:
         ids = [one.id for one in executors]
         if self.fails_to_warm & set(ids):
+            self.tries += 1
             raise RuntimeError("it is gone")
         self.warmed += ids
         return [one.encode() for one in ids]
@@ -53,15 +55,30 @@ class FakeProvider:
         return []
 
 
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @pytest.fixture
 def spark() -> FakeSpark:
     return FakeSpark()
 
 
 @pytest.fixture
-def slots(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch):
+def slots(spark: FakeSpark, clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(slots_module, "WATCH_SECONDS", 3600)  # the tests look for themselves
-    slots = Slots(FakeProvider(), spark)
+    slots = Slots(FakeProvider(), spark, clock)
     slots.bind(1.0)
     yield slots
     slots.close()
@@ -109,7 +126,7 @@ def test_an_executor_that_is_not_listed_yet_is_looked_at_again(slots: Slots, spa
 
 
 def test_an_executor_that_cannot_be_warmed_is_not_used_and_leaves_a_trace(
-    slots: Slots, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+    slots: Slots, spark: FakeSpark, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     spark.now[1] = Executor("2", "b", 4)
     spark.fails_to_warm = {"2"}
@@ -118,9 +135,51 @@ def test_an_executor_that_cannot_be_warmed_is_not_used_and_leaves_a_trace(
     assert slots.usable() == {A}
     assert "executor 2 of b/0 could not be warmed: RuntimeError: it is gone" in "\n".join(caplog.messages)
     spark.fails_to_warm = set()
+    clock.now += slots_module.FIRST_WAIT
     slots.look()
     warmed(slots)
     assert slots.usable() == {A, B}
+
+
+def test_an_executor_that_cannot_be_warmed_is_tried_again_less_and_less_often(
+    slots: Slots, spark: FakeSpark, clock: Clock
+) -> None:
+    happened: list[tuple[str, str]] = []
+    slots.happened = lambda kind, text: happened.append((kind, text))
+    spark.now.append(Executor("2", "b", 4))
+    spark.now.remove(Executor("1", "b", 4))
+    spark.fails_to_warm = {"2"}
+    for _ in range(10):
+        slots.look()
+        warmed(slots)
+    assert spark.tries == 1
+    faults = [text for kind, text in happened if kind == "fault" and "warmed" in text]
+    assert len(faults) == 1
+    assert faults[0].startswith("executor 2 of b/0 could not be warmed")
+    for _ in range(600):  # an hour
+        clock.now += 6
+        slots.look()
+        warmed(slots)
+    assert 100 < spark.tries < 130
+    assert len([kind for kind, _ in happened if kind == "fault"]) == 2, "that it is gone, and that the next is cold"
+    spark.fails_to_warm = set()
+    clock.now += slots_module.LONGEST_WAIT
+    slots.look()
+    warmed(slots)
+    assert slots.usable() == {A, B}
+    assert happened[-1] == ("recovery", "executor 2 is ready behind b/0")
+    assert not slots._cold
+
+
+def test_an_executor_that_could_not_be_warmed_is_forgotten_when_it_goes(slots: Slots, spark: FakeSpark) -> None:
+    spark.now[1] = Executor("2", "b", 4)
+    spark.fails_to_warm = {"2"}
+    slots.look()
+    warmed(slots)
+    assert set(slots._cold) == {"2"}
+    spark.now.pop()
+    slots.look()
+    assert not slots._cold
 
 
 def test_a_cold_slot_is_better_than_none(slots: Slots, spark: FakeSpark) -> None:
