@@ -563,21 +563,23 @@ def test_bytes_are_counted_while_another_thread_cuts_the_list(catalog: Catalog) 
 
 def test_what_comes_later_is_not_read_also_where_the_query_is_replaced(tmp_path: Path, catalog) -> None:
     """A change of chains replaces it within a run. The next run has a memory of its own, and lists the folder anew."""
-    write(tmp_path / "a.json", 10)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.json", 10)
     this_run: dict[str, Any] = {}
-    assert [rows for _, _, rows in Stream(tmp_path, catalog, memory=this_run).run()] == [list(range(10))]
-    write(tmp_path / "b.json", 5, 10)
-    again = Stream(tmp_path, catalog, memory=this_run)
+    assert [rows for _, _, rows in Stream(tmp_path / "in", catalog, memory=this_run).run()] == [list(range(10))]
+    write(tmp_path / "in" / "b.json", 5, 10)
+    again = Stream(tmp_path / "in", catalog, memory=this_run)
     again.offsets.go_to(1)
     assert again.offsets.ended
     assert again.offsets.available() == 0
-    next_run = Stream(tmp_path, catalog)
+    next_run = Stream(tmp_path / "in", catalog)
     next_run.offsets.go_to(1)
     assert next_run.offsets.available() > 0
 
 
 def test_a_query_that_is_replaced_reads_the_files_that_were_listed(tmp_path: Path, catalog) -> None:
-    write(tmp_path / "a.json", 10)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.json", 10)
     this_run: dict[str, Any] = {}
-    Stream(tmp_path, catalog, memory=this_run)
-    assert [rows for _, _, rows in Stream(tmp_path, catalog, memory=this_run).run()] == [list(range(10))]
+    Stream(tmp_path / "in", catalog, memory=this_run)
+    assert [rows for _, _, rows in Stream(tmp_path / "in", catalog, memory=this_run).run()] == [list(range(10))]
