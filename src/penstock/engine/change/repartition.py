@@ -11,6 +11,7 @@ import re
 import time
 
 from penstock.clock import run_time
+from penstock.engine.run.queries import StaysStopped
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
 from penstock.engine.spark.java_errors import SPARK_ERRORS, SparkError
@@ -23,6 +24,9 @@ from penstock.plans.repartition import Repartition, check_repartition, repartiti
 
 #: How often a repartition is tried when Spark finds that the last batch was cut off.
 ATTEMPTS = 3
+#: Spark has cut the state, and only the catalog does not know: it is tried for so many seconds, so far apart. A server
+#: that is restarted is back by then, and a full disk may have room.
+CATALOG_SECONDS, CATALOG_PAUSE = 60.0, 1.0
 
 
 def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
@@ -46,8 +50,7 @@ def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
                 if begun
                 else "The operator goes on with the tasks that it had.",
             ) from error
-        enter_rewriting(run.context, operator)
-        record_tasks(run.catalog, operator, tasks)
+        _tell_catalog(run, operator, tasks)
         placement = dealt_anew(run.placement, operator, tasks)
         run.redefine(with_tasks(run.definition, {operator: tasks}), placement)
     run.placed_anew(run_time())
@@ -101,6 +104,34 @@ def _rewrite(run: Run, operator: str, tasks: int) -> float:
     raise repartition_failed(
         f'the last batch of "{operator}" was cut off again and again.', "Try it when there is less load."
     )
+
+
+def _tell_catalog(run: Run, operator: str, tasks: int) -> None:
+    """Enter in the catalog what Spark has done: both steps can be done again. If that fails for too long, the query
+    must not be started: it would find batches in its checkpoint that the catalog does not know, and say that the
+    catalog went back. The next start of the topology finishes the repartition."""
+    deadline, is_told = time.monotonic() + CATALOG_SECONDS, False
+    while True:
+        try:
+            enter_rewriting(run.context, operator)
+            record_tasks(run.catalog, operator, tasks)
+            return
+        except Exception as error:
+            LOGGER.info("the catalog could not be told of the repartition of %s", operator, exc_info=True)
+            if not is_told:
+                is_told = True
+                run.happened(
+                    "fault", f"its state is cut anew, and the catalog could not be told yet: {error}", operator
+                )
+            if run.has_stopped or time.monotonic() > deadline:
+                # Without the words of the cause: over those of a full disk, the query would be started again.
+                raise StaysStopped(
+                    "REPARTITION_FAILED",
+                    f'Spark has cut the state of "{operator}" into {tasks} tasks, and the catalog could not be told.',
+                    "See to the catalog; the log has the cause. Start the topology again on its state: the start "
+                    "finishes the repartition.",
+                ) from error
+        time.sleep(CATALOG_PAUSE)
 
 
 def _reason(error: Exception) -> str:

@@ -32,6 +32,10 @@ from penstock.settings import Settings
 from penstock.topology.definition import Keyed, Operator, TopologyDefinition
 
 
+class StaysStopped(PenstockError):
+    """Why a query must not be started again on its checkpoint as it is now: the run ends with this error."""
+
+
 class QueriedRun(Protocol):
     """A run, as its queries see it. Some of it is made after them, so they ask for it when they need it."""
 
@@ -123,13 +127,27 @@ class Queries:
     @contextmanager
     def stopped(self, operator: str) -> Iterator[AnyQuery]:
         """Stop the query of an operator for a block, between two of its batches if that is possible, and start it again
-        when the block is left. All other queries go on."""
+        when the block is left, unless it is left with `StaysStopped`. All other queries go on."""
         with self.replacing:
             self.by_operator[operator].stop()
             try:
                 yield self.by_operator[operator]
-            finally:
+            except StaysStopped as error:
+                self._keep_stopped(operator, error)
+                raise
+            except BaseException:
                 self.start_again(operator)
+                raise
+            self.start_again(operator)
+
+    def _keep_stopped(self, name: str, error: StaysStopped) -> None:
+        """Put a query that has failed, and was never started, in the place of one that is stopped: nobody would hear of
+        the failure of that one."""
+        chain = self._run.chaining.chain_of(name)
+        query = self._made([self._run.definition.operator(one) for one in chain])
+        query.fail(error)
+        with self._run.gates.lock:
+            self.by_operator.update(dict.fromkeys(chain, query))
 
     def mend(self) -> None:
         """Start queries again that ended over lost executors, a full disk, or something else that may pass: their

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,9 @@ from penstock.cluster.model import Placement, Slot
 from penstock.engine.change import repartition
 from penstock.engine.change.repartition import carry_out
 from penstock.engine.run import rewriting
+from penstock.engine.run.queries import StaysStopped
 from penstock.engine.run.rewriting import finish
+from penstock.engine.spark.failures import FailureKind, kind_of
 from penstock.engine.state.checkpoint_log import CheckpointLog
 from penstock.engine.state.tasks import begin, recorded_tasks, under_way
 
@@ -48,11 +50,13 @@ class World:
             host=SimpleNamespace(spark=None),
             catalog=self.catalog,
             context=self.context,
-            happened=lambda *words: None,
+            happened=lambda *words: self.told.append(words),
+            has_stopped=False,
             placed_anew=lambda now: None,
             redefine=lambda definition, placement: None,
         )
         self.finished_batches = 0
+        self.told: list[tuple[str, ...]] = []
 
     def log(self, log: str, batch: int) -> None:
         (self.checkpoint / log).mkdir(parents=True, exist_ok=True)
@@ -137,8 +141,9 @@ class RewritingSpark:
             )
         if log.planned() > log.finished():
             raise Py4JError("[STATE_REPARTITION_INVALID_CHECKPOINT.LAST_BATCH_FAILED] The last batch has failed.")
+        batch = log.planned() + 1
         for written in ("offsets", "commits"):
-            self._world.log(written, log.planned() + 1)
+            self._world.log(written, batch)
 
 
 @pytest.fixture
@@ -210,6 +215,69 @@ def test_one_that_is_half_done_can_be_asked_for_again(world: World, monkeypatch:
     assert under_way(world.catalog) is None
     assert recorded_tasks(world.catalog) == {"count": 4}
     assert world.catalog.last_batch("count") == 5
+
+
+class CatalogAway:
+    """A call of the catalog that fails so often."""
+
+    def __init__(self, call: Callable[..., Any], times: float) -> None:
+        self._call = call
+        self._left = times
+
+    def __call__(self, *words: Any) -> Any:
+        self._left -= 1
+        if self._left >= 0:
+            raise PenstockError("CATALOG_UNREACHABLE", "the catalog: database or disk is full.", "Make room.")
+        return self._call(*words)
+
+
+def meta_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog goes away after Spark's rewriting was entered as a batch."""
+    publish = world.catalog.publish
+
+    def published(*words: Any) -> Any:
+        monkeypatch.setattr(world.catalog, "set_meta", CatalogAway(world.catalog.set_meta, 1))
+        return publish(*words)
+
+    world.context.channels.publish = published
+
+
+@pytest.mark.parametrize("away", ["publish", "set_meta"])
+def test_a_catalog_that_is_away_after_spark_has_cut_the_state_is_waited_for(
+    world: World, spark: RewritingSpark, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    monkeypatch.setattr(repartition, "CATALOG_PAUSE", 0.001)
+    if away == "publish":
+        world.context.channels.publish = CatalogAway(world.catalog.publish, 2)
+    else:
+        meta_away(world, monkeypatch)
+    assert carry_out(world.run, "count", 4).tasks_after == 4
+    assert spark.asked == 1
+    assert recorded_tasks(world.catalog) == {"count": 4}
+    assert under_way(world.catalog) is None
+    assert world.catalog.last_batch("count") == 5
+    assert [words[0] for words in world.told] == ["fault", "action"], "a fault is told once"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_catalog_that_stays_away_ends_the_topology_and_the_next_start_finishes_it(
+    world: World, spark: RewritingSpark, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """On the rewritten checkpoint the query would find batches that the catalog does not know."""
+    monkeypatch.setattr(repartition, "CATALOG_SECONDS", 3600.0 if ends else 0.01)
+    monkeypatch.setattr(repartition, "CATALOG_PAUSE", 0.001)
+    world.run.has_stopped = ends
+    world.context.channels.publish = CatalogAway(world.catalog.publish, float("inf"))
+    with pytest.raises(StaysStopped, match="could not be told") as caught:
+        carry_out(world.run, "count", 4)
+    assert caught.value.name == "REPARTITION_FAILED"
+    assert "Start the topology again" in caught.value.hint
+    assert kind_of(caught.value) is FailureKind.CERTAIN, "though the disk is full that the catalog is on"
+    assert under_way(world.catalog) == ("count", 4)
+    world.context.channels.publish = world.catalog.publish
+    monkeypatch.setattr(rewriting, "repartition_state", nothing_left_to_do)
+    assert "was finished" in finish(None, world.context, world.catalog)  # type: ignore[arg-type]
+    assert recorded_tasks(world.catalog) == {"count": 4}
 
 
 def test_a_start_finishes_one_where_there_is_no_state_to_rewrite(world: World, spark: RewritingSpark) -> None:

@@ -11,7 +11,7 @@ from no_standing_room import NO_ROOM
 from penstock import Topology, sinks, sources
 from penstock.engine.run import queries
 from penstock.engine.run.gates import Gates
-from penstock.engine.run.queries import Queries
+from penstock.engine.run.queries import Queries, StaysStopped
 from penstock.engine.run.restarts import FIRST_WAIT, Restarts
 from penstock.engine.spark.failures import FailureKind
 from penstock.errors import PenstockError
@@ -296,6 +296,29 @@ def test_a_query_whose_disk_was_full_is_started_again_as_often_as_it_takes(run: 
         run.queries.mend()
         assert run.queries.by_operator["out"] is not full
         run.now += 10
+
+
+def test_a_query_that_was_stopped_for_a_block_is_started_again_whatever_fails_there(run: Any) -> None:
+    before = run.queries.by_operator["out"]
+    with pytest.raises(OSError, match="no"), run.queries.stopped("out"):
+        raise OSError("no")
+    assert before.stopped
+    assert run.queries.by_operator["out"] is not before
+    assert run.queries.by_operator["out"].is_open
+
+
+def test_a_query_that_is_to_stay_stopped_has_failed_and_is_not_started(run: Any) -> None:
+    FakeQuery.problems = [RuntimeError("it was started")]
+    error = StaysStopped("REPARTITION_FAILED", "its state is ahead of the catalog.", "Start the topology again.")
+    with pytest.raises(StaysStopped), run.queries.stopped("out"):
+        raise error
+    failed = run.queries.by_operator["out"]
+    assert FakeQuery.problems, "it was not started"
+    assert not failed.is_open
+    assert "ahead of the catalog" in str(failed.failure)
+    assert not run.queries.mendable(failed)
+    run.queries.mend()
+    assert run.queries.by_operator["out"] is failed
 
 
 def test_a_query_that_fails_while_it_finishes_its_batch_is_stopped(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
