@@ -34,6 +34,8 @@ LOOK_SECONDS = 1.0
 LOOK_SHARE = 0.1
 #: Of a folder that is followed, so many looks in a row may fail.
 PATIENT_LOOKS = 30
+#: What the memory of the run says once the folder was listed.
+_LISTED = "listed"
 
 
 def files(
@@ -156,7 +158,9 @@ class FileOffsets(Offsets):
         self._next_look = 0.0
         #: Looks that failed one after the other.
         self._failed_looks = 0
-        self._complete = self._closed = False
+        #: Without `follow`, the first look of the run says which files there are, also for queries that come later.
+        self._complete = not spec.follow and _LISTED in place.memory
+        self._closed = False
         self.look()
 
     def available(self) -> int:
@@ -219,6 +223,7 @@ class FileOffsets(Offsets):
         if fresh:
             self._list.add([Found(one.path, one.size, began) for one in fresh])
         self._complete = not self._spec.follow
+        self._at.memory[_LISTED] = True
         ended = self._clock()
         self._next_look = max(self._next_look, ended + (ended - began) / LOOK_SHARE)
 

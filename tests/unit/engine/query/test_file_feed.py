@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +51,7 @@ class Stream:
     instances: tuple[int, ...] = (1,)
     follow: bool = False
     clock: Callable[[], float] = run_time
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spec = sources.files(self.folder, format=self.format, schema=SCHEMA, follow=self.follow)
@@ -59,7 +60,7 @@ class Stream:
             add=lambda feed: None, admits=lambda feed: min(self.admitted, feed.available()), closed=False
         )
         seats = Seats(lambda: bundles, lambda slot: None)
-        self.offsets = self.spec.offsets(SourcePlace("files", self.catalog, self.clock))
+        self.offsets = self.spec.offsets(SourcePlace("files", self.catalog, self.clock, memory=self.memory))
         self.feed = SourceFeed(self.offsets, self.spec.unit, gate, seats)
 
     def shares(self, start: str | None, end: str) -> list[Descriptor]:
@@ -535,3 +536,29 @@ def test_a_look_that_ends_after_its_query_changes_nothing(
     write(folder / "3.json", rows=3)
     after = Stream(folder, catalog, follow=True, clock=time.monotonic)
     assert [Path(one.path).name for one in after.offsets._list.files(0, 3)] == ["1.json", "2.json", "3.json"]
+
+
+def test_what_comes_later_is_not_read_also_where_the_query_is_replaced(tmp_path: Path, catalog) -> None:
+    """A change of chains replaces it within a run. The next run has a memory of its own, and lists the folder anew."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.json", 10)
+    this_run: dict[str, Any] = {}
+    assert [rows for _, _, rows in Stream(folder, catalog, memory=this_run).run()] == [list(range(10))]
+    write(folder / "b.json", 5, 10)
+    again = Stream(folder, catalog, memory=this_run)
+    again.offsets.go_to(1)
+    assert again.offsets.ended
+    assert again.offsets.available() == 0
+    next_run = Stream(folder, catalog)
+    next_run.offsets.go_to(1)
+    assert next_run.offsets.available() > 0
+
+
+def test_a_query_that_is_replaced_reads_the_files_that_were_listed(tmp_path: Path, catalog) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.json", 10)
+    this_run: dict[str, Any] = {}
+    Stream(folder, catalog, memory=this_run)
+    assert [rows for _, _, rows in Stream(folder, catalog, memory=this_run).run()] == [list(range(10))]
