@@ -58,7 +58,7 @@ class Settings:
         choices=("on", "off"),
     )
     latency: float = setting(
-        0.05,
+        0.03,
         "Seconds from source to sink that Penstock aims at where nothing is congested and bundles stand (sources, "
         "Arrow functions, sinks that bundles write). A smaller value costs more of the processor, a larger one leaves "
         "more of it to others. The option --latency of `penstock run` is another thing: the links of a lab.",
