@@ -24,6 +24,7 @@ from stela_topologies import LAB_TOPOLOGIES, TOPOLOGIES, Experiment, experiment_
 
 from penstock.autoscaler.throughput_change import ThroughputChange, ThroughputPoint
 from penstock.cluster.model import Cluster, Placement
+from penstock.settings import Settings
 from penstock.workloads import ServiceTime
 
 CALIBRATION = stela_work.Calibration(50_000.0)
@@ -215,7 +216,7 @@ def test_batches_settle_longer_in_a_lab_and_sources_give_fewer() -> None:
     definition = experiment_built(LAB_TOPOLOGIES["lab_star"], CALIBRATION).definition
     there, here = Times.of(definition, 20.0, is_lab=True), Times.of(definition, 20.0)
     assert there.warm_up == here.warm_up + 12 == there.after - 20.0
-    assert (here.latency, there.latency) == (0.05, 2.0)
+    assert (here.latency, there.latency) == (Settings().latency, 2.0)
     assert there.interval == here.interval
 
 

@@ -24,6 +24,8 @@ from penstock.logs import LOGGER, traced
 
 #: For tests, and for users whose home is shared between computers.
 FOLDER_VARIABLE = "PENSTOCK_RUNNING"
+#: To write a file takes milliseconds; one without its final name is left over after so many seconds.
+UNFINISHED_SECONDS = 60.0
 
 
 class Phase(StrEnum):
@@ -156,6 +158,7 @@ def all_running() -> list[Running]:
     """The running topologies of this user, by name; of the same label, the oldest comes first. Files that killed
     processes left are deleted."""
     found = []
+    _delete_unfinished()
     for path in sorted(registry_folder().glob("*.json")):
         unreadable = traced(f"{path} does not tell of a running topology", OSError, ValueError, TypeError)
         # A topology that ends at this moment takes its file with it.
@@ -166,6 +169,14 @@ def all_running() -> list[Running]:
             else:
                 path.unlink(missing_ok=True)
     return sorted(found, key=lambda one: (one.topology, one.pid, one.started_at))
+
+
+def _delete_unfinished() -> None:
+    """Delete what processes were about to write when they were killed."""
+    for path in registry_folder().glob("*.new"):
+        with suppress(OSError):
+            if path.stat().st_mtime < time.time() - UNFINISHED_SECONDS:
+                path.unlink()
 
 
 def find(name: str | None = None) -> Running:

@@ -25,6 +25,8 @@ LEAST_STEP, MOST_STEP = 0.001, 0.05
 #: What the names of files end with that have one bound together: pieces of others' segments, copies of segments that
 #: the machine wrote itself, and what a killed worker was about to write.
 BOUNDED = (".piece", ".arrow", ".new")
+#: A file that is being written gets its name within so many seconds, or its worker is gone.
+BEING_WRITTEN, WRITING_SECONDS = ".new", 120.0
 #: A process makes room after so much of the bound that it has written: to look at all files takes milliseconds.
 ROOM_PARTS = 16
 #: By folder: the bytes that this process has written since it last made room.
@@ -101,6 +103,8 @@ def _bounded(folder: str) -> Iterator[tuple[float, int, str]]:
             if entry.name.endswith(BOUNDED):
                 with suppress(OSError):
                     status = entry.stat()
+                    if entry.name.endswith(BEING_WRITTEN) and status.st_mtime > time.time() - WRITING_SECONDS:
+                        continue
                     yield status.st_mtime, status.st_size, entry.path
             elif entry.is_dir(follow_symlinks=False):
                 yield from _bounded(entry.path)

@@ -17,6 +17,7 @@ from penstock.cli import reads as _reads  # noqa: F401 - it adds its commands to
 from penstock.cli.commands import CommandResult, penstock
 from penstock.cli.stopping import INTERRUPTED
 from penstock.errors import PenstockError
+from penstock.printable import printable
 
 MISTAKE = 2
 BUG = 1
@@ -80,7 +81,7 @@ def _print_json(answer: object) -> None:
 
 def _internal(error: Exception) -> PenstockError:
     """An error that is a bug in Penstock. Its traceback goes to a file, because it does not help a user."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    text = printable(" ".join(f"{type(error).__name__}: {error}".split())[:300])
     return PenstockError("INTERNAL", f"{text}.", f"This is a bug in Penstock; please report it{_traceback_of(error)}")
 
 
@@ -88,7 +89,7 @@ def _traceback_of(error: Exception) -> str:
     """Where the traceback is, or why it is nowhere, as the end of a hint."""
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8"
+            "w", prefix="penstock-internal-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as log:
             traceback.print_exception(error, file=log)
     except OSError as problem:

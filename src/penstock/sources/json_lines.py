@@ -90,8 +90,16 @@ def _share_a_line(lines: list[bytes], block: bytes) -> bool:
 
 def _holds(pattern: re.Pattern[bytes], text: bytes) -> bool:
     """Whether JSON that was parsed has the pattern outside of its strings. To leave these out takes longer than the
-    search, so it is done only where there is something to find."""
-    return bool(pattern.search(text)) and bool(pattern.search(_STRING.sub(b'""', text)))
+    search, so it is done only where there is something to find, and only for the lines that it is on: no string of JSON
+    has a line end."""
+    found = pattern.search(text)
+    while found:
+        begin, end = text.rfind(b"\n", 0, found.start()) + 1, text.find(b"\n", found.end())
+        end = len(text) if end < 0 else end
+        if pattern.search(_STRING.sub(b'""', text[begin:end])):
+            return True
+        found = pattern.search(text, end)
+    return False
 
 
 def suspects_of(schema: pa.Schema) -> Suspects:

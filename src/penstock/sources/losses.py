@@ -25,8 +25,10 @@ def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def check(before: pa.Array, after: pa.Array) -> None:
     """Raises ArrowInvalid if a cast has lost a value."""
+    if pa.types.is_dictionary(before.type):
+        before = before.dictionary_decode()
     old, new = before.type, after.type
-    if old.equals(new):
+    if old.equals(new) or pa.types.is_null(old):
         return
     if pa.types.is_struct(new):
         parts = before.flatten()
@@ -39,7 +41,11 @@ def check(before: pa.Array, after: pa.Array) -> None:
         _check_infinities(before, after)
     elif pa.types.is_floating(old) and pa.types.is_decimal(new):
         _refuse(pc.greater(pc.abs(pc.subtract(before, after.cast(old))), _tolerance(before)), old, new)
-    elif (pa.types.is_timestamp(old) and pa.types.is_date(new)) or (pa.types.is_boolean(new) and _is_number(old)):
+    elif pa.types.is_timestamp(old) and pa.types.is_date(new):
+        # The date of a moment is the one in its own zone, and so is the time of day.
+        local = pc.local_timestamp(before) if old.tz is not None else before
+        _refuse(pc.not_equal(local, after.cast(local.type)), old, new)
+    elif pa.types.is_boolean(new) and _is_number(old):
         _refuse(pc.not_equal(before, after.cast(old)), old, new)
 
 
@@ -57,11 +63,17 @@ def fits(written: pa.DataType, declared: pa.DataType) -> bool:
     if pa.types.is_struct(written) and pa.types.is_struct(declared):
         both = [part for part in declared if written.get_field_index(part.name) >= 0]
         return bool(both) and all(fits(written.field(part.name).type, part.type) for part in both)
-    if pa.types.is_list(written) and pa.types.is_list(declared):
+    if _is_any_list(written) and _is_any_list(declared):
         return fits(written.value_type, declared.value_type)
+    if pa.types.is_map(written) and pa.types.is_map(declared):
+        return fits(written.key_type, declared.key_type) and fits(written.item_type, declared.item_type)
     if pa.types.is_timestamp(written) and pa.types.is_timestamp(declared):
         return written.tz is None or declared.tz is not None
     return True
+
+
+def _is_any_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
 def _check_infinities(before: pa.Array, after: pa.Array) -> None:
@@ -70,8 +82,10 @@ def _check_infinities(before: pa.Array, after: pa.Array) -> None:
     meant = pa.scalar(False)
     if pa.types.is_floating(before.type):
         meant = pc.is_inf(before)
-    elif pa.types.is_string(before.type) or pa.types.is_large_string(before.type):
-        meant = pc.match_substring_regex(before, _INFINITY, ignore_case=True)
+    elif any(
+        is_text(before.type) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    ):
+        meant = pc.match_substring_regex(before.cast(pa.large_string()), _INFINITY, ignore_case=True)
     _refuse(pc.and_(pc.is_inf(after), pc.invert(meant)), before.type, after.type)
 
 
@@ -87,4 +101,4 @@ def _is_number(type_: pa.DataType) -> bool:
 
 def _refuse(lost: pa.Array, old: pa.DataType, new: pa.DataType) -> None:
     if pc.any(lost).as_py():
-        raise pa.ArrowInvalid(f"a value that is {old} in the file would be changed as {type_text(new)}")
+        raise pa.ArrowInvalid(f"a value that was written as {old} would be another one as {type_text(new)}")

@@ -137,6 +137,15 @@ def test_a_full_disk_at_the_start_is_a_named_error() -> None:
     assert list(registry_folder().iterdir()) == []
 
 
+def test_what_a_killed_process_was_about_to_write_goes() -> None:
+    left, fresh = registry_folder() / "words-1-ab.new", registry_folder() / "words-2-ab.new"
+    left.write_text("{")
+    os.utime(left, (1, 1))
+    fresh.write_text("{")
+    assert all_running() == []
+    assert list(registry_folder().iterdir()) == [fresh]
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_refused(registry: Path) -> None:
     registry.mkdir(parents=True)

@@ -467,6 +467,31 @@ class TestParquet:
         assert len(reader.read(data, "parquet", schema)) == 2 * len(good)
         assert len(reader.bad) == len(lost)
 
+    @pytest.mark.parametrize(
+        ("column", "declared"),
+        [
+            (pa.nulls(2), "array<string>"),
+            (pa.nulls(2), "struct<x: long>"),
+            (pa.array([[], None], pa.list_(pa.null())), "array<struct<x: long>>"),
+            (pa.array([{"x": None}, None], pa.struct([("x", pa.null())])), "struct<x: array<long>>"),
+            (pa.array([datetime(2024, 6, 30, 22), None], pa.timestamp("ms", "Europe/Berlin")), "date"),
+            (pa.array(["inf", "1.5"]).dictionary_encode(), "double"),
+            (pa.array([["2024-07-01T00:00:00"], []], pa.large_list(pa.string())), "array<timestamp_ntz>"),
+        ],
+    )
+    def test_a_value_that_a_cast_keeps_is_no_bad_row(self, reader, column, declared):
+        data = self.write(reader, pa.table({"v": column}))
+        rows = reader.read(data, "parquet", parse_schema(f"v {declared}"))
+        assert len(rows) == 2
+        assert reader.bad == []
+        if declared == "date":
+            assert rows[0]["v"] == date(2024, 7, 1)
+
+    def test_the_time_of_day_is_that_of_the_zone(self, reader):
+        berlin = pa.array([datetime(2024, 7, 1, 0)], pa.timestamp("ms", "Europe/Berlin"))
+        assert reader.read(self.write(reader, pa.table({"v": berlin})), "parquet", parse_schema("v date")) == []
+        assert len(reader.bad) == 1
+
     def test_every_decimal_survives_as_a_double(self, reader):
         data = self.write(reader, pa.table({"v": [cents / 100 for cents in range(-200_000, 200_000, 7)]}))
         rows = reader.read(data, "parquet", parse_schema("v decimal(10,2)"))

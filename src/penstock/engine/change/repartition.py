@@ -11,6 +11,7 @@ import re
 import time
 
 from penstock.clock import run_time
+from penstock.engine.run.keeping import FINAL
 from penstock.engine.run.queries import StaysStopped
 from penstock.engine.run.rewriting import enter_rewriting, was_cut_off
 from penstock.engine.run.run import Run
@@ -24,9 +25,9 @@ from penstock.plans.repartition import Repartition, check_repartition, repartiti
 
 #: How often a repartition is tried when Spark finds that the last batch was cut off.
 ATTEMPTS = 3
-#: Spark has cut the state, and only the catalog does not know: it is tried for so many seconds, so far apart. A server
-#: that is restarted is back by then, and a full disk may have room.
-CATALOG_SECONDS, CATALOG_PAUSE = 60.0, 1.0
+#: Spark has cut the state, and only the catalog does not know: it is tried for so many seconds, so far apart. A full
+#: disk may have room by then; a server that is restarted is waited for within each try. A stop waits for that, too.
+CATALOG_SECONDS, CATALOG_PAUSE = 30.0, 1.0
 
 
 def carry_out(run: Run, operator: str, tasks: int) -> Repartition:
@@ -117,6 +118,8 @@ def _tell_catalog(run: Run, operator: str, tasks: int) -> None:
             record_tasks(run.catalog, operator, tasks)
             return
         except Exception as error:
+            if isinstance(error, PenstockError) and error.name in FINAL:
+                raise StaysStopped(error.name, error.message, error.hint) from error
             LOGGER.info("the catalog could not be told of the repartition of %s", operator, exc_info=True)
             if not is_told:
                 is_told = True

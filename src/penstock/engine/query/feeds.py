@@ -273,7 +273,8 @@ class SourceFeed:
         self.found = True  # Spark has shown the last batch before this call, if the stream goes on from an earlier run
         most = self._intake.admits(self)
         end = self._offsets.end(most, self._seats.instances())
-        if most and (end is None or end == self._offsets.position):
+        # Spark compares texts, and so they are compared here: a tuple that went through JSON is a list.
+        if most and (end is None or _text(end) == _text(self._offsets.position)):
             self._intake.nothing_came()
         return None if end is None else _text(end)
 

@@ -280,6 +280,19 @@ def test_a_catalog_that_stays_away_ends_the_topology_and_the_next_start_finishes
     assert recorded_tasks(world.catalog) == {"count": 4}
 
 
+def test_who_lost_the_state_to_another_driver_does_not_wait(
+    world: World, spark: RewritingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: object) -> None:
+        raise PenstockError("STATE_TAKEN_OVER", "another driver has it.", "Stop that one.")
+
+    monkeypatch.setattr(repartition, "CATALOG_SECONDS", 3600.0)
+    world.context.channels.publish = taken
+    with pytest.raises(StaysStopped) as caught:
+        carry_out(world.run, "count", 4)
+    assert caught.value.name == "STATE_TAKEN_OVER"
+
+
 def test_a_start_finishes_one_where_there_is_no_state_to_rewrite(world: World, spark: RewritingSpark) -> None:
     """As an earlier Penstock may have left it. Spark would refuse a checkpoint without any batch at every start."""
     shutil.rmtree(world.checkpoint)
