@@ -43,6 +43,7 @@ ON_THE_WALL = {
     "clock.py": "it is the clock",
     "channels/catalog.py": "when a batch was published, for people who look into the database",
     "channels/fence.py": "since when a driver has had the catalog, for people",
+    "channels/kept_pieces.py": "the times of files are the wall's; a wrong one costs a fetch, and loses nothing",
     "cli/reads.py": "the command line is another process than the run: for how long it has run, what is asked for",
     "cluster/class_archive.py": "it is compared with a file's time",
     "cluster/pages.py": "until when a token is good, which another process reads",
