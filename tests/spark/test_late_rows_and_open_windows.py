@@ -202,11 +202,13 @@ def test_the_latency_of_a_result_counts_from_the_rows_of_its_window(
         reports: list[BatchReport] = []
         run.listen(lambda report: reports.append(report) if report.operator == "out" else None)
         until(run, lambda: run.statistics.totals("out")[0] >= 12, "four windows are let go")
+        seen = list(reports)
         latency = run.statistics.latency("out")
         run.stop(drain=False)
     # The rows of a window came in over nearly two seconds, and the last of them before it closed.
-    spans = [one.born_to - one.born_from for report in reports for one in report.bundles if one.rows_in]
+    spans = [one.born_to - one.born_from for report in seen for one in report.bundles if one.rows_in]
     assert max(spans) >= 1.5, spans
     assert latency is not None
-    assert latency.p99 >= max(spans)
+    # Counted from the batch it would be a few tenths of a second. The oldest row of all is above the 99th percentile.
+    assert latency.p99 >= 0.9 * max(spans)
     assert latency.p50 >= 0.9, "half of the rows wait for more than half of the window"
