@@ -41,7 +41,16 @@ from stela_operations import (
     scale_out,
 )
 from stela_oracle import ORACLE
-from stela_runs import INTERVAL_FOR_EACH, LEAST_INTERVAL, SETTLED_IN_LAB, WARM_UP, Result, Times, measured_of
+from stela_runs import (
+    INTERVAL,
+    INTERVAL_FOR_EACH,
+    LEAST_INTERVAL,
+    SETTLED_IN_LAB,
+    WARM_UP,
+    Result,
+    Times,
+    measured_of,
+)
 from stela_tables import at_zero, middle, oracle_bars, plot, prediction_bars, table
 from stela_topologies import EXAMPLES, LAB_TOPOLOGIES, TOPOLOGIES, experiment_built, topology_of
 from stela_work import Calibration, calibrate
@@ -61,22 +70,22 @@ METHOD = """\
 Topologies, instances, tasks and machines are those of the papers' table I, each machine a slot of its own executor
 ({machines} machines before). Operators wait instead of working (examples/*.py, written before these runs: a load of 10
 is a millisecond a row), so two cores carry them, and sources give 25% more than the slowest operator can do; nobody
-waits for a slow one (backlog_policy=spill), as in Storm. Batches take {each:g} s for each operator of the topology, at
-least {least:g} s: shorter ones would keep two cores busy with starting them. What a micro-batch costs beside its rows
-is lost to a congested instance ("duty" is the share that it worked), so the rates are below the nominal ones. The new
-machine is there before the operation begins, as in the papers, and is empty: starting a JVM takes the cores from the
-others here, which it would not on a machine of its own (what that costs is in live.md). After a run of {warm:g} s that
-does not count, each operation has a run of its own: until what came in first has left, and 8 s more; {window:g} s
-measured before; the operation; as long again as at the beginning; and {window:g} s measured after. Strategies take
-turns, and a round begins with another one each time. `stela` is the papers' rule with its alpha of 1.2.
+waits for a slow one (backlog_policy=spill), as in Storm. All operators stand, and a piece takes at most about
+{interval:g} s. What pieces cost beside their rows is lost to a congested instance ("duty" is the share that it
+worked), so the rates are below the nominal ones. The new machine is there before the operation begins, as in the
+papers, and is empty: starting a JVM takes the cores from the others here, which it would not on a machine of its own
+(what that costs is in live.md). After a run of {warm:g} s that does not count, each operation has a run of its own:
+until what came in first has left, and 8 s more; {window:g} s measured before; the operation; as long again as at the
+beginning; and {window:g} s measured after. Strategies take turns, and a round begins with another one each time.
+`stela` is the papers' rule with its alpha of 1.2.
 {ours}`gain` is ours (docs/design/0025): it may correct itself after it has measured its own operation, at most twice.
 "oracle" carries out the assignment that an exhaustive search finds to be best by the rates measured in its own run;
-"of the oracle's" divides by what that measured, not by what it promised. "Best" is the highest throughput at
-the sinks that any assignment of as many new instances could give, by exhaustive search with the service rates measured
-in the same run: what a saturated instance executes; for the others rows per busy second, less what micro-batches cost,
-times what the saturated ones show these to be off by. "Own projection" is the same model for what the strategy chose.
-"Expected" is what a controller predicts of that placement by the snapshot before the operation: `penstock decisions`
-shows it, and verdicts are made on it. After a correction it is that of the corrected placement, by the same snapshot.
+"of the oracle's" divides by what that measured, not by what it promised. "Best" is the highest throughput at the sinks
+that any assignment of as many new instances could give, by exhaustive search with the service rates measured in the
+same run: what a saturated instance executes; for the others rows per busy second, less what pieces cost, times what
+the saturated ones show these to be off by. "Own projection" is the same model for what the strategy chose. "Expected"
+is what a controller predicts of that placement by the snapshot before the operation: `penstock decisions` shows it,
+and verdicts are made on it. After a correction it is that of the corrected placement, by the same snapshot.
 
 Storm's default and least link load add no instance: they move those there are. All waits run at once wherever they are,
 so moving gains nothing here. It gained little in the papers on linear and diamond, where executors were not short of
@@ -256,11 +265,13 @@ class Page:
 
 
 def method(page: Page, calibration: Calibration | None, window: float) -> str:
-    figures = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "warm": WARM_UP, "window": window}
+    figures = {"warm": WARM_UP, "window": window}
     if page.is_lab:
-        return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, settled=SETTLED_IN_LAB, **figures)
+        batches = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "settled": SETTLED_IN_LAB}
+        return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, **batches, **figures)
     sizes = ", ".join(f"{name} {one.machines}" for name, one in TOPOLOGIES.items())
-    return METHOD.format(machines=sizes, ours=OURS_METHOD if BY_CAPACITY in page.strategies else "", **figures)
+    ours = OURS_METHOD if BY_CAPACITY in page.strategies else ""
+    return METHOD.format(interval=INTERVAL, machines=sizes, ours=ours, **figures)
 
 
 def _parser() -> argparse.ArgumentParser:

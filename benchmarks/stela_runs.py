@@ -42,10 +42,11 @@ from penstock.topology.definition import TopologyDefinition
 SETTINGS = Settings(
     backlog_policy="spill", batch_linger=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
 )
-#: A micro-batch costs a core some 0.35 s beside its rows (seen with ten operators on eight machines): with batches of
-#: this many seconds for each operator all of them together take about 1.2 of two cores.
-INTERVAL_FOR_EACH = 0.3
-LEAST_INTERVAL = 2.0
+#: All operators of these topologies stand: a piece costs milliseconds beside its rows, however many operators there
+#: are. It was 0.3 s for each operator while every batch cost a core some 0.35 s.
+INTERVAL = 1.0
+#: On machines with a share of a core batches still are that long.
+INTERVAL_FOR_EACH, LEAST_INTERVAL = 0.3, 2.0
 #: Seconds until batches have the size that they keep. On machines with a share of a core the first ones take longer: a
 #: batch of 500 rows takes one of them several seconds.
 SETTLED, SETTLED_IN_LAB = 8.0, 20.0
@@ -73,7 +74,7 @@ class Times:
     def of(definition: TopologyDefinition, window: float = 20.0, is_lab: bool = False) -> Times:
         """Before and after, the measured time begins when what came in first has left: a batch and a quarter
         an operator on the longest way."""
-        interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators))
+        interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators)) if is_lab else INTERVAL
         through = 1.25 * interval * _depth(definition)
         settled = through + (SETTLED_IN_LAB if is_lab else SETTLED)
         latency = LAB_LATENCY if is_lab else SETTINGS.latency
