@@ -42,11 +42,14 @@ from stela_operations import (
 )
 from stela_oracle import ORACLE
 from stela_runs import (
+    DRAIN_SECONDS,
     INTERVAL,
     INTERVAL_FOR_EACH,
     LEAST_INTERVAL,
+    SETTLED,
     SETTLED_IN_LAB,
     WARM_UP,
+    WINDOW,
     Result,
     Times,
     measured_of,
@@ -74,10 +77,12 @@ waits for a slow one (backlog_policy=spill), as in Storm. All operators stand, a
 {interval:g} s. What pieces cost beside their rows is lost to a congested instance ("duty" is the share that it
 worked), so the rates are below the nominal ones. The new machine is there before the operation begins, as in the
 papers, and is empty: starting a JVM takes the cores from the others here, which it would not on a machine of its own
-(what that costs is in live.md). After a run of {warm:g} s that does not count, each operation has a run of its own:
-until what came in first has left, and 8 s more; {window:g} s measured before; the operation; as long again as at the
-beginning; and {window:g} s measured after. Strategies take turns, and a round begins with another one each time.
-`stela` is the papers' rule with its alpha of 1.2.
+(what that costs is in live.md).
+After a run of {warm:g} s that does not count, each operation has a run of its own: until what came in first has left,
+and {settled:g} s more; {window:g} s measured before; the operation; as long again as at the beginning, and until what
+had piled up is worked off, at most {drain:g} s; and {window:g} s measured after. While it is worked off, more arrives
+at the sinks than comes in. Strategies take turns, and a round begins with another one each time. `stela` is the papers'
+rule with its alpha of 1.2.
 {ours}`gain` is ours (docs/design/0025): it may correct itself after it has measured its own operation, at most twice.
 "oracle" carries out the assignment that an exhaustive search finds to be best by the rates measured in its own run;
 "of the oracle's" divides by what that measured, not by what it promised. "Best" is the highest throughput at the sinks
@@ -265,13 +270,13 @@ class Page:
 
 
 def method(page: Page, calibration: Calibration | None, window: float) -> str:
-    figures = {"warm": WARM_UP, "window": window}
+    figures = {"warm": WARM_UP, "window": window, "drain": DRAIN_SECONDS}
     if page.is_lab:
         batches = {"each": INTERVAL_FOR_EACH, "least": LEAST_INTERVAL, "settled": SETTLED_IN_LAB}
         return stela_lab.METHOD.format(rounds=page.rounds, calibration=calibration, **batches, **figures)
     sizes = ", ".join(f"{name} {one.machines}" for name, one in TOPOLOGIES.items())
     ours = OURS_METHOD if BY_CAPACITY in page.strategies else ""
-    return METHOD.format(interval=INTERVAL, machines=sizes, ours=ours, **figures)
+    return METHOD.format(interval=INTERVAL, settled=SETTLED, machines=sizes, ours=ours, **figures)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -295,7 +300,7 @@ def main() -> int:
         parser.error(str(problem))
     # What was started goes in order, also when it is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    window = 10.0 if options.quick else 20.0
+    window = 10.0 if options.quick else WINDOW
     began = time.monotonic()
     lines: list[str] = []
     bars: list[Bar] = []

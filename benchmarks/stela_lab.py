@@ -37,9 +37,10 @@ work, sources give 25% more than all cores could do after the operation; in a sc
 could do before it. In experiments with `_single` one operator is as slow as published and all others are four times as
 fast; where operators wait, sources give 25% more than that one could do with all new instances. Figures are medians of
 rounds; rounds here: {rounds}. Batches take {each:g} s for each operator, at least {least:g} s; a run of {warm:g} s
-does not count; {window:g} s are measured before and after, when batches have settled for {settled:g} s. Sources
-give a batch a second, because every batch costs a machine some of its share of a core. "Expected", "own
-projection" and "best" are those of models that know instances and no cores.
+does not count; {window:g} s are measured before and after, when batches have settled for {settled:g} s; after, also
+when what had piled up is worked off, at most {drain:g} s later. Sources give a batch a second, because every batch
+costs a machine some of its share of a core. "Expected", "own projection" and "best" are those of models that know
+instances and no cores.
 
 One operator alone with k instances can do (k + n) / k of what it did with n new ones, if each instance gets the core
 time that it needs. Where the cores of its machines are used up, one machine more gives it no more than its cores:

@@ -49,11 +49,19 @@ INTERVAL = 1.0
 INTERVAL_FOR_EACH, LEAST_INTERVAL = 0.3, 2.0
 #: Seconds until batches have the size that they keep. On machines with a share of a core the first ones take longer: a
 #: batch of 500 rows takes one of them several seconds.
-SETTLED, SETTLED_IN_LAB = 8.0, 20.0
+SETTLED, SETTLED_IN_LAB = 5.0, 20.0
 #: Sources that give a batch every 25 ms would use up half of a fifth of a core: in a lab what a batch costs counts.
 LAB_LATENCY = 2.0
 #: Seconds of the run that does not count.
-WARM_UP = 90.0
+WARM_UP = 60.0
+#: Seconds that are measured before an operation, and after it.
+WINDOW = 15.0
+#: What piled up before an operation is worked off after it, and meanwhile more arrives at the sinks than comes in. That
+#: is waited for so long, with a look every few seconds.
+DRAIN_SECONDS, DRAIN_LOOK = 45.0, 5.0
+#: An operator works off what piled up if so much of it waits, in seconds of its work, and it does so much more than
+#: comes in.
+PILED_UP, FASTER_THAN_INPUT = 1.0, 0.03
 #: So many intervals before the end of a timeline all batches that began before had ended.
 UNDER_WAY = 1.5
 #: Seconds in which a snapshot that is not complete may become so.
@@ -71,9 +79,9 @@ class Times:
     latency: float = SETTINGS.latency
 
     @staticmethod
-    def of(definition: TopologyDefinition, window: float = 20.0, is_lab: bool = False) -> Times:
+    def of(definition: TopologyDefinition, window: float = WINDOW, is_lab: bool = False) -> Times:
         """Before and after, the measured time begins when what came in first has left: a batch and a quarter
-        an operator on the longest way."""
+        an operator on the longest way. After, what piled up before may take longer (`drained`)."""
         interval = max(LEAST_INTERVAL, INTERVAL_FOR_EACH * len(definition.operators)) if is_lab else INTERVAL
         through = 1.25 * interval * _depth(definition)
         settled = through + (SETTLED_IN_LAB if is_lab else SETTLED)
@@ -167,6 +175,29 @@ def measured_window(run: SparkTopology, times: Times, warm_up: float | None = No
     return snapshot, measured_load(snapshot, on_demand=True)
 
 
+def drained(run: SparkTopology) -> None:
+    """Wait until nobody works off what piled up before; not for operators to which more comes than they can do."""
+    before = run.snapshot()
+    for _ in range(math.ceil(DRAIN_SECONDS / DRAIN_LOOK)):
+        _rest(run, DRAIN_LOOK)
+        now = run.snapshot()
+        if not works_off(before, now, DRAIN_LOOK):
+            return
+        before = now
+
+
+def works_off(before: Snapshot, now: Snapshot, seconds: float) -> list[str]:
+    """The operators that worked off rows of which much waits in front of them, between two looks."""
+    found = []
+    for name, one in now.operators.items():
+        waited, waits, rate = before.operators[name].backlog.rows, one.backlog.rows, one.rate or 0.0
+        if not waited or waits is None or waited < PILED_UP * rate:
+            continue
+        if waited - waits > FASTER_THAN_INPUT * rate * seconds:
+            found.append(name)
+    return found
+
+
 def _complete_snapshot(run: SparkTopology) -> Snapshot:
     """An operator may just have a batch under way that takes long: it is measured a little later."""
     for _ in range(TRIES):
@@ -204,7 +235,8 @@ class _Operation:
         if corrects:
             decision, corrections = self._corrected(decision, began)
         else:
-            _rest(run, began + times.after - time.time())
+            self._settle(began)
+            _rest(run, times.window + UNDER_WAY * times.interval)
         samples = self.timeline.points(began - times.window, time.time())
         return replace(self._judge(snapshot, load, decision, seconds, samples, began), corrections=corrections)
 
@@ -220,13 +252,18 @@ class _Operation:
             raise RuntimeError(f"{decision.strategy}: {outcome.status}: {outcome.reason}")
         return outcome.seconds
 
+    def _settle(self, changed: float) -> None:
+        """Until what is measured is what the new placement gives."""
+        _rest(self.run, changed + self.times.after - self.times.window - time.time())
+        drained(self.run)
+
     def _corrected(self, decision: Decision, began: float) -> tuple[Decision, int]:
         """The placement that is kept in the end, and how many corrections led to it. Each is measured as the operation
         itself is, from when what was on its way has left."""
         trials: list[Trial] = []
         changed = began
         while True:
-            _rest(self.run, changed + self.times.after - self.times.window - time.time())
+            self._settle(changed)
             _, load = measured_window(self.run, self.times, warm_up=0.0)
             samples = self.timeline.points(began - self.times.window, time.time())
             after = measured_of(samples, began, self.times).after

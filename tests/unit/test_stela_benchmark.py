@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import stela
 from stela_oracle import judged, oracle
-from stela_runs import Result, Times, _Operation, expectation_of, projection_of
+from stela_runs import Result, Times, _Operation, expectation_of, projection_of, works_off
 from stela_tables import oracle_bars, prediction_bars, table
 
 from penstock import Topology, sinks, sources
@@ -210,3 +210,18 @@ def test_the_oracle_decides_for_the_best_of_all_assignments() -> None:
 def test_the_campaign_has_the_oracle_and_gain() -> None:
     assert {"gain", "stela", "oracle"} <= set(stela.STRATEGIES)
     assert [*stela.by_strategy([("oracle", RESULTS["oracle"][0]), ("gain", RESULTS["gain"][0])])] == ["gain", "oracle"]
+
+
+def test_what_piled_up_is_being_worked_off_while_it_shrinks() -> None:
+    """Not where more comes than is done, where little waits, or where nobody knows."""
+
+    def waiting(rows: int | None) -> Snapshot:
+        seen = snapshot()
+        slow = replace(seen.operators["slow"], backlog=Backlog(rows))
+        return replace(seen, operators={**seen.operators, "slow": slow})
+
+    assert works_off(waiting(5000), waiting(4900), 5.0) == ["slow"]
+    assert works_off(waiting(5000), waiting(4995), 5.0) == [], "that is noise"
+    assert works_off(waiting(5000), waiting(5900), 5.0) == []
+    assert works_off(waiting(80), waiting(0), 5.0) == [], "90 rows are a second's work"
+    assert works_off(waiting(None), waiting(4900), 5.0) == works_off(waiting(5000), waiting(None), 5.0) == []

@@ -217,7 +217,7 @@ def test_batches_settle_longer_in_a_lab_and_sources_give_fewer() -> None:
     there, here = Times.of(definition, 20.0, is_lab=True), Times.of(definition, 20.0)
     assert there.interval > here.interval
     through = 1.25 * (there.interval - here.interval) * 3  # operators from a source to a sink
-    assert there.warm_up == here.warm_up + through + 12 == there.after - 20.0
+    assert there.warm_up == here.warm_up + through + 15 == there.after - 20.0
     assert (here.latency, there.latency) == (Settings().latency, 2.0)
 
 
