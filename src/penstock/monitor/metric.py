@@ -138,6 +138,13 @@ _LIST = (
         _sum(f"bytes_from_{where}", "bytes", f"Bytes of the rows that {what}.", _PLACED)
         for where, what in READ_FROM.items()
     ),
+    _sum(
+        "bytes_over_link",
+        "bytes",
+        "Bytes that came over the machine's link for these rows, as they came: with the schemas of their parts. Where "
+        "Spark SQL reads, by the sizes of the segments.",
+        _PLACED,
+    ),
     # What machines use that are really apart
     _sum("machine_cpu_seconds", "s", "CPU time of the work on a machine, by its control group.", _MACHINE),
     _sum("machine_core_seconds", "s", "CPU time that a machine has: its cores times the time.", _MACHINE),

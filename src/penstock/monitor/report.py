@@ -50,6 +50,8 @@ class BundleReport:
     #: instances got it.
     rows_from: Mapping[str, int] = field(default_factory=dict)
     bytes_from: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes of these rows as they came over the machine's link, by the machine that sent them.
+    over_links: Mapping[str, int] = field(default_factory=dict)
     #: Whether Spark SQL did the work: then neither the rows that it read nor its busy and CPU time are known here.
     by_spark_sql: bool = False
     #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.

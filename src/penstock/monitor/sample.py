@@ -12,7 +12,7 @@ from penstock.monitor.latency import LatencySketch
 
 #: The slot of work that ran nobody knows where.
 UNKNOWN_SLOT = ""
-#: (producing slot, consuming slot).
+#: (producing slot, consuming slot); of what links carried: (sending machine, receiving slot).
 Way = tuple[str, str]
 
 
@@ -95,6 +95,8 @@ class Sample:
     bad_rows: int = 0
     #: Bytes by (producing slot, consuming slot).
     traffic: Mapping[Way, int] | None = None
+    #: Bytes that came over a link for these rows, by (sending machine, receiving slot).
+    links: Mapping[Way, int] | None = None
     #: Seconds between the batch before and this one.
     waiting: float | None = None
     #: Seconds in which not even the busiest bundle was busy, and what of it Spark accounts for, by part.

@@ -31,6 +31,8 @@ class DriverKnowledge:
     #: (`engine.query.feeds.Batch`).
     rows_by_channel: Mapping[str, int] | None = None
     traffic: Mapping[Way, int] | None = None
+    #: Of rows that Spark SQL reads, what should have come over links by the sizes of the segments.
+    links: Mapping[Way, int] | None = None
     #: When the operator's batch before this one finished; for the first one, when the operator was started.
     previous_finished: float | None = None
     levels: Levels | None = None
@@ -66,6 +68,7 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
         slots=tuple(_work(slot, bundles, known) for slot, bundles in by_slot.items()),
         bad_rows=report.bad_rows,
         traffic=known.traffic if by_sql else _traffic(by_slot),
+        links=known.links if by_sql else _links(by_slot),
         waiting=None if known.previous_finished is None else max(report.started - known.previous_finished, 0.0),
         overhead=None if by_sql else max(seconds - report.busy - report.busy_elsewhere, 0.0),
         overhead_parts=known.overhead_parts,
@@ -169,6 +172,14 @@ def _traffic(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int] | 
                 return None
             traffic[producer, slot] = size
     return traffic
+
+
+def _links(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int]:
+    return {
+        (machine, slot): size
+        for slot, bundles in by_slot.items()
+        for machine, size in sums(bundle.over_links for bundle in bundles).items()
+    }
 
 
 def _latency(report: BatchReport) -> LatencySketch:

@@ -50,7 +50,10 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
     for name, totals in interval.operators.items():
         placed = {slot.name: count for slot, count in placement.instances.get(name, {}).items()}
         traffic = _traffic(totals.traffic)
-        figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds)
+        links = _by_slot(totals.links)
+        figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds) | {
+            "bytes_over_link": None if links is None else sum(links.values())
+        }
         for slot in {*placed, *totals.slots} - {UNKNOWN_SLOT}:
             work = totals.slots.get(slot)
             # Nothing heard from a slot means that nothing ran there, unless something ran nobody knows where.
@@ -58,7 +61,8 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
                 own = work or SlotTotals()
                 instances = placed.get(slot, own.instances)
                 came = traffic.get(slot, dict.fromkeys(_TRAFFIC, 0)) if totals.traffic is not None else {}
-                figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came
+                carried: Figures = {"bytes_over_link": _part(links, slot)}
+                figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came | carried
     for stream in definition.streams:
         found = _stream(stream, interval)
         if found is not None:
@@ -176,6 +180,16 @@ def _waiting(backlog: Mapping[str, Waiting]) -> Figures:
         "backlog_bytes": sum(one.bytes for one in backlog.values()),
         "backlog_age": max(ages, default=0.0),
     }
+
+
+def _by_slot(links: Mapping[Way, int] | None) -> dict[str, int] | None:
+    """What links carried, by the slot that received it."""
+    if links is None:
+        return None
+    by_slot: dict[str, int] = {}
+    for (_, slot), size in links.items():
+        by_slot[slot] = by_slot.get(slot, 0) + size
+    return by_slot
 
 
 def _traffic(traffic: Mapping[Way, int] | None) -> dict[str, dict[str, int]]:

@@ -75,6 +75,7 @@ class OperatorTotals:
     overhead_parts: dict[str, float] = field(default_factory=dict)
     overhead_batches: int = 0
     traffic: dict[Way, int] | None = field(default_factory=dict)
+    links: dict[Way, int] | None = field(default_factory=dict)
     slots: dict[str, SlotTotals] = field(default_factory=dict)
     latency: LatencySketch | None = None
     #: The newest that is known.
@@ -105,6 +106,7 @@ class OperatorTotals:
             _add_each(self.overhead_parts, sample.overhead_parts)
             self.overhead_batches += 1
         self.traffic = plus_each(self.traffic, sample.traffic)
+        self.links = plus_each(self.links, sample.links)
         for work in sample.slots:
             self._slot(work.slot).add(work)
         self._take_latency(sample.latency)
@@ -134,6 +136,7 @@ class OperatorTotals:
         _add_each(self.overhead_parts, other.overhead_parts)
         self.overhead_batches += other.overhead_batches
         self.traffic = plus_each(self.traffic, other.traffic)
+        self.links = plus_each(self.links, other.links)
         for slot, totals in other.slots.items():
             self._slot(slot).merge(totals)
         self._take_latency(other.latency)

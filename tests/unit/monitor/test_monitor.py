@@ -147,6 +147,18 @@ def test_where_rows_came_from_is_in_the_history_of_operators_and_of_slots(store:
     assert second.values["rows_from_own"] == [100, None], "what was not measured is not 0"
 
 
+def test_what_came_over_links_is_in_the_history_of_operators_and_of_slots(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    slots = (work("a/1", 100), work("b/0", 100))
+    monitor.take(sample("work", 0.5, rows=200, slots=slots, links={("b", "a/1"): 70, ("c", "a/1"): 5}))
+    monitor.take(sample("work", 1.5, rows=200, slots=slots, links=None))
+    monitor.write(2.0, PLACEMENT)
+    [history] = store.history(HistoryQuery(("bytes_over_link",), 0, 100, operator="work"))
+    assert history.values["bytes_over_link"] == [75, None]
+    slots_then = store.history(HistoryQuery(("bytes_over_link",), 0, 100, by="slot", operator="work"))
+    assert [one.values["bytes_over_link"] for one in slots_then] == [[75, None], [0, None]]
+
+
 def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)

@@ -83,6 +83,15 @@ def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_c
         assert (work.rows_from, work.bytes_from) == (None, None)
 
 
+def test_what_links_carried_is_from_machine_to_slot_and_of_spark_sql_what_the_driver_worked_out() -> None:
+    one, two = bundle("a/0", over_links={"b": 30, "c": 5}), bundle("a/0", over_links={"b": 10})
+    sample = sample_of(report(one, two, bundle("b/0")), DriverKnowledge(links={("x", "a/0"): 1}))
+    assert sample.links == {("b", "a/0"): 40, ("c", "a/0"): 5}
+    by_sql = report(bundle("a/0", by_spark_sql=True))
+    assert sample_of(by_sql, DriverKnowledge(links={("x", "a/0"): 1})).links == {("x", "a/0"): 1}
+    assert sample_of(by_sql, DriverKnowledge()).links is None
+
+
 def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
     sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), DriverKnowledge())
     assert sample.traffic is None

@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from penstock.channels.origins import origin_of
 from penstock.channels.records import Segment
 from penstock.cluster.model import Slot
 
@@ -30,6 +31,10 @@ class Spread(StrEnum):
     BROADCAST = "broadcast"
     #: Each task of a keyed operator gets the rows of its own keys, by Spark's hash (task_shares.py).
     BY_TASK = "by_task"
+
+
+#: Several bundles of a machine read the same rows: these are kept there.
+SHARED = (Spread.BROADCAST, Spread.BY_TASK)
 
 
 @dataclass(frozen=True)
@@ -240,6 +245,26 @@ def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> d
                 way = (producer, share.bundle.slot.name)
                 traffic[way] = traffic.get(way, 0.0) + size * portion
     return {way: round(size) for way, size in traffic.items()}
+
+
+def links_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Bytes that should come over links, from the machine that wrote them to the slot that reads them. What several
+    bundles of a machine read comes once, as a whole, for the first of them."""
+    had: set[tuple[int, str]] = set()
+    fetched = []
+    for share in shares:
+        machine = share.bundle.slot.machine
+        own = [part for part in share.parts if part.pieces[0].spread not in SHARED]
+        shared = {(id(part.pieces), machine): part for part in share.parts if part.pieces[0].spread in SHARED}
+        first = [replace(part, first_group=0, stop_group=0) for key, part in shared.items() if key not in had]
+        had |= shared.keys()
+        fetched.append(replace(share, parts=(*own, *first)))
+    links: dict[tuple[str, str], int] = {}
+    for (producer, slot), size in traffic_of(fetched, bytes_per_row).items():
+        sender = origin_of(producer)
+        if sender not in (None, slot.rpartition("/")[0]):
+            links[sender, slot] = links.get((sender, slot), 0) + size
+    return links
 
 
 def pieces_of(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:

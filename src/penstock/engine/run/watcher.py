@@ -132,6 +132,7 @@ class Watcher:
             tasks=[slot.name for slot in tasks],
             rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
             traffic=_added([one.traffic for one in taken]),
+            links=_added([one.links for one in taken]),
             previous_finished=known.finished,
             levels=self._levels(report.operator, report.finished, between_batches=True),
             state=known.state,
