@@ -145,6 +145,16 @@ _LIST = (
         "Spark SQL reads, by the sizes of the segments.",
         _PLACED,
     ),
+    *(
+        _sum(
+            f"bytes_{way}_driver",
+            "bytes",
+            f"Bytes of the messages {what}, where the driver is on another machine; not measured in Spark's "
+            "micro-batches, where Spark carries them.",
+            _PLACED,
+        )
+        for way, what in {"from": "that give bundles their work", "to": "by which bundles report"}.items()
+    ),
     # What machines use that are really apart
     _sum("machine_cpu_seconds", "s", "CPU time of the work on a machine, by its control group.", _MACHINE),
     _sum("machine_core_seconds", "s", "CPU time that a machine has: its cores times the time.", _MACHINE),

@@ -52,6 +52,10 @@ class BundleReport:
     bytes_from: Mapping[str, int] = field(default_factory=dict)
     #: Bytes of these rows as they came over the machine's link, by the machine that sent them.
     over_links: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes of the messages by which the driver gave this bundle its work and got its reports, where these crossed a
+    #: link. The driver fills it in; None where Spark carries the messages.
+    from_driver: int | None = None
+    to_driver: int | None = None
     #: Whether Spark SQL did the work: then neither the rows that it read nor its busy and CPU time are known here.
     by_spark_sql: bool = False
     #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.
@@ -63,9 +67,10 @@ class BundleReport:
         return _text(self._told() | {"segments": [vars(one) for one in self.segments]}).encode()
 
     def in_manifest(self) -> dict[str, Any]:
-        """Without the segments, which the catalog holds as rows of their own."""
+        """Without the segments, which the catalog holds as rows of their own, and what only the monitor wants."""
         told = self._told()
-        told.pop("segments", None)
+        for name in ("segments", "from_driver", "to_driver"):
+            told.pop(name, None)
         return told
 
     def _told(self) -> dict[str, Any]:
@@ -86,6 +91,15 @@ class BundleReport:
         fields["segments"] = tuple(NewSegment(**segment) for segment in fields.get("segments", ()))
         fields["staged"] = tuple((staged, final) for staged, final in fields.get("staged", ()))
         return BundleReport(**fields)
+
+
+def reports_of_share(text: bytes, sent: int, received: int) -> tuple[BundleReport, ...]:
+    """What a bundle that stands has reported of one share, as a JSON list: a report of each operator of its chain. The
+    first of them has the bytes of the messages that crossed a link for the share."""
+    reports: list[dict[str, Any]] = json.loads(text)
+    for index, fields in enumerate(reports):
+        fields["from_driver"], fields["to_driver"] = (0, 0) if index else (sent, received)
+    return tuple(map(BundleReport.of, reports))
 
 
 #: What a field of a report is if nothing is said of it.

@@ -71,6 +71,9 @@ class SlotWork:
     #: Rows and bytes read by where they came from.
     rows_from: Mapping[str, int] | None = None
     bytes_from: Mapping[str, int] | None = None
+    #: Bytes of messages from the driver and to it that crossed a link.
+    from_driver: int | None = None
+    to_driver: int | None = None
     #: Resident bytes of its worker processes together, and of its executor.
     memory: int | None = None
     executor_memory: int | None = None

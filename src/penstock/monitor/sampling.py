@@ -10,6 +10,7 @@ from penstock.channels.layout import channel_name
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.report import BatchReport, BundleReport, sums
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Sample, SlotWork, StateSize, Waiting, Way
+from penstock.monitor.unknown import total
 from penstock.topology.definition import TopologyDefinition
 
 #: How a bundle calls its slot where Spark has chosen it: by its partition, which for a keyed operator is its task.
@@ -120,6 +121,8 @@ def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) ->
         cpu=None if by_sql else sum(bundle.cpu for bundle in bundles),
         rows_from=_from(bundles, lambda bundle: bundle.rows_from),
         bytes_from=_from(bundles, lambda bundle: bundle.bytes_from),
+        from_driver=total([bundle.from_driver for bundle in bundles]),
+        to_driver=total([bundle.to_driver for bundle in bundles]),
         memory=_memory_of_processes(bundles),
         executor_memory=max((one.executor_memory for one in bundles if one.executor_memory is not None), default=None),
     )

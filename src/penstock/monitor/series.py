@@ -97,6 +97,8 @@ def _operator(
         "overhead_seconds": totals.overhead,
         **{f"overhead_{part}": parts.get(part) for part in OVERHEAD_PARTS},
         **_read_from(slots),
+        "bytes_from_driver": total([slot.from_driver for slot in slots]),
+        "bytes_to_driver": total([slot.to_driver for slot in slots]),
         **{
             name: sum(came[name] for came in traffic.values()) if totals.traffic is not None else None
             for name in _TRAFFIC
@@ -124,6 +126,8 @@ def _slot(work: SlotTotals, instances: int, seconds: float) -> Figures:
         "busy_seconds": work.busy,
         "cpu_seconds": work.cpu,
         **_read_from([work]),
+        "bytes_from_driver": work.from_driver,
+        "bytes_to_driver": work.to_driver,
         "worker_memory": work.memory,
         "executor_memory": work.executor_memory,
     }

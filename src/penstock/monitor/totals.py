@@ -32,6 +32,8 @@ class SlotTotals:
     #: Rows and bytes read by where they came from.
     rows_from: dict[str, int] | None = field(default_factory=dict)
     bytes_from: dict[str, int] | None = field(default_factory=dict)
+    from_driver: int | None = 0
+    to_driver: int | None = 0
     memory: int | None = None
     executor_memory: int | None = None
 
@@ -52,6 +54,8 @@ class SlotTotals:
         self.cpu = plus(self.cpu, one.cpu)
         self.rows_from = plus_each(self.rows_from, one.rows_from)
         self.bytes_from = plus_each(self.bytes_from, one.bytes_from)
+        self.from_driver = plus(self.from_driver, one.from_driver)
+        self.to_driver = plus(self.to_driver, one.to_driver)
         self.memory = largest(self.memory, one.memory)
         self.executor_memory = largest(self.executor_memory, one.executor_memory)
 

@@ -159,6 +159,19 @@ def test_what_came_over_links_is_in_the_history_of_operators_and_of_slots(store:
     assert [one.values["bytes_over_link"] for one in slots_then] == [[75, None], [0, None]]
 
 
+def test_messages_of_the_driver_are_in_the_history_of_operators_and_of_slots(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    slots = (work("a/1", from_driver=30, to_driver=50), work("b/0", from_driver=0, to_driver=0))
+    monitor.take(sample("work", 0.5, slots=slots))
+    monitor.take(sample("work", 1.5))
+    monitor.write(2.0, PLACEMENT)
+    names = ("bytes_from_driver", "bytes_to_driver")
+    [history] = store.history(HistoryQuery(names, 0, 100, operator="work"))
+    assert [history.values[name] for name in names] == [[30, None], [50, None]]
+    [first, second] = store.history(HistoryQuery(names, 0, 0.9, by="slot", operator="work"))
+    assert [one.values["bytes_to_driver"] for one in (first, second)] == [[50], [0]]
+
+
 def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BatchReport, BundleReport, sums
+from penstock.monitor.report import BatchReport, BundleReport, reports_of_share, sums
 
 REPORT = BundleReport(
     slot="a/0",
@@ -45,6 +45,14 @@ def test_a_report_from_before_the_monitor_can_be_read() -> None:
     old = BundleReport.parse(json.dumps(fields).encode())
     assert (old.rows_in, old.traffic) == (REPORT.rows_in, REPORT.traffic)
     assert (old.rows_by_channel, old.by_spark_sql, old.memory, old.executor_memory) == ({}, False, None, None)
+
+
+def test_the_first_report_of_a_share_has_the_bytes_of_its_messages_and_no_manifest_has_them() -> None:
+    text = b"[" + REPORT.as_json() + b"," + replace(REPORT, operator="next").as_json() + b"]"
+    first, second = reports_of_share(text, 30, 50)
+    assert (first.from_driver, first.to_driver, second.from_driver, second.to_driver) == (30, 50, 0, 0)
+    assert replace(first, from_driver=None, to_driver=None) == REPORT
+    assert first.in_manifest() == REPORT.in_manifest()
 
 
 def test_what_is_as_usual_is_not_written() -> None:

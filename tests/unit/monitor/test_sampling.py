@@ -92,6 +92,14 @@ def test_what_links_carried_is_from_machine_to_slot_and_of_spark_sql_what_the_dr
     assert sample_of(by_sql, DriverKnowledge()).links is None
 
 
+def test_messages_of_the_driver_are_added_up_and_unknown_where_spark_carries_them() -> None:
+    told = [bundle("a/0", from_driver=300, to_driver=500), bundle("a/0", from_driver=0, to_driver=0)]
+    [work] = sample_of(report(*told), DriverKnowledge()).slots
+    assert (work.from_driver, work.to_driver) == (300, 500)
+    [work] = sample_of(report(*told, bundle("a/0")), DriverKnowledge()).slots
+    assert (work.from_driver, work.to_driver) == (None, None)
+
+
 def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:
     sample = sample_of(report(bundle("a/0", traffic={"a/0": 30, "task/3": 50})), DriverKnowledge())
     assert sample.traffic is None
