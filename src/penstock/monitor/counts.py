@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 
 from penstock.monitor.intervals import CountedInterval, Interval
 from penstock.monitor.latency import LatencySketch
@@ -67,6 +68,11 @@ class Counts:
         """Rows that came too late for the operator's watermark."""
         with self._lock:
             self._interval(at).totals(operator, present=True).late_rows += late_rows
+
+    def shuffle(self, operator: str, by_slot: Mapping[str, int], at: float) -> None:
+        """Bytes that Spark's shuffle brought from other machines, as Spark says after the batches."""
+        with self._lock:
+            self._interval(at).totals(operator, present=True).shuffle(by_slot)
 
     def restart(self, at: float) -> None:
         """The window forgets everything: what was measured before a reconfiguration says nothing about what is now.

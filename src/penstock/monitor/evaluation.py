@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.monitor.heard_operator import HeardOperator, gaps_of, heard_or_gap
-from penstock.monitor.places import machine_snapshot, slot_snapshot, traffic_of
+from penstock.monitor.places import links_of, machine_snapshot, shuffled_into, slot_snapshot, traffic_of
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Waiting
 from penstock.monitor.snapshot import (
     Backlog,
@@ -65,6 +65,8 @@ def snapshot_of(
         slots=slots,
         machines={machine.name: machine_snapshot(machine, slots) for machine in cluster.machines},
         traffic=traffic_of(heard.values()),
+        links=links_of(heard.values()),
+        shuffled=shuffled_into((machine.name for machine in cluster.machines), heard.values()),
         gaps=tuple(gaps),
     )
 

@@ -155,6 +155,13 @@ _LIST = (
         )
         for way, what in {"from": "that give bundles their work", "to": "by which bundles report"}.items()
     ),
+    _sum(
+        "bytes_shuffled",
+        "bytes",
+        "Bytes that Spark's shuffle brought from other machines, compressed, as Spark counts them once a sampling "
+        "interval; only where Spark SQL does the work. How they are shared out among slots is that of a newest batch.",
+        _PLACED,
+    ),
     # What machines use that are really apart
     _sum("machine_cpu_seconds", "s", "CPU time of the work on a machine, by its control group.", _MACHINE),
     _sum("machine_core_seconds", "s", "CPU time that a machine has: its cores times the time.", _MACHINE),

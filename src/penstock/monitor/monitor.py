@@ -84,6 +84,11 @@ class Monitor:
         """Rows that came too late for the operator's watermark; known only after their batch."""
         self._counts.drop(operator, late_rows, at)
 
+    def shuffled(self, operator: str, by_slot: Mapping[str, int], at: float) -> None:
+        """Bytes that Spark's shuffle brought to an operator's tasks from other machines since the last call; known only
+        some time after their batches."""
+        self._counts.shuffle(operator, by_slot, at)
+
     def look(self, operator: str, levels: Levels) -> None:
         """What an operator looks like, with or without a batch."""
         self._counts.see(operator, levels)

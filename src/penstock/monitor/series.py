@@ -52,7 +52,8 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
         traffic = _traffic(totals.traffic)
         links = _by_slot(totals.links)
         figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds) | {
-            "bytes_over_link": None if links is None else sum(links.values())
+            "bytes_over_link": None if links is None else sum(links.values()),
+            "bytes_shuffled": None if totals.shuffled is None else sum(totals.shuffled.values()),
         }
         for slot in {*placed, *totals.slots} - {UNKNOWN_SLOT}:
             work = totals.slots.get(slot)
@@ -61,7 +62,10 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
                 own = work or SlotTotals()
                 instances = placed.get(slot, own.instances)
                 came = traffic.get(slot, dict.fromkeys(_TRAFFIC, 0)) if totals.traffic is not None else {}
-                carried: Figures = {"bytes_over_link": _part(links, slot)}
+                carried: Figures = {
+                    "bytes_over_link": _part(links, slot),
+                    "bytes_shuffled": _part(totals.shuffled, slot),
+                }
                 figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came | carried
     for stream in definition.streams:
         found = _stream(stream, interval)

@@ -80,6 +80,8 @@ class OperatorTotals:
     overhead_batches: int = 0
     traffic: dict[Way, int] | None = field(default_factory=dict)
     links: dict[Way, int] | None = field(default_factory=dict)
+    #: Bytes by slot that Spark's shuffle brought from other machines; None as long as nobody has looked.
+    shuffled: dict[str, int] | None = None
     slots: dict[str, SlotTotals] = field(default_factory=dict)
     latency: LatencySketch | None = None
     #: The newest that is known.
@@ -125,6 +127,11 @@ class OperatorTotals:
         if not self.levels or levels.at >= self.levels[-1].at:
             self.levels = [levels]
 
+    def shuffle(self, by_slot: Mapping[str, int]) -> None:
+        """Spark says that its shuffle has brought so much from other machines since somebody asked last."""
+        self.shuffled = self.shuffled or {}
+        _add_each(self.shuffled, by_slot)
+
     def merge(self, other: OperatorTotals) -> None:
         """Take in what came after."""
         self.intervals += other.intervals
@@ -141,6 +148,8 @@ class OperatorTotals:
         self.overhead_batches += other.overhead_batches
         self.traffic = plus_each(self.traffic, other.traffic)
         self.links = plus_each(self.links, other.links)
+        if other.shuffled is not None:
+            self.shuffle(other.shuffled)
         for slot, totals in other.slots.items():
             self._slot(slot).merge(totals)
         self._take_latency(other.latency)

@@ -172,6 +172,20 @@ def test_messages_of_the_driver_are_in_the_history_of_operators_and_of_slots(sto
     assert [one.values["bytes_to_driver"] for one in (first, second)] == [[50], [0]]
 
 
+def test_what_was_shuffled_is_in_the_history_and_nothing_where_nobody_looked(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    for second in range(3):
+        monitor.take(sample("work", second + 0.5, slots=(work("a/1"), work("b/0"))))
+    monitor.shuffled("work", {"a/1": 70}, 0.7)
+    monitor.shuffled("work", {"a/1": 5, "": 2}, 0.8)
+    monitor.shuffled("work", {}, 1.7)
+    monitor.write(3.0, PLACEMENT)
+    [history] = store.history(HistoryQuery(("bytes_shuffled",), 0, 100, operator="work"))
+    assert history.values["bytes_shuffled"] == [77, 0, None]
+    slots = store.history(HistoryQuery(("bytes_shuffled",), 0, 100, by="slot", operator="work"))
+    assert [one.values["bytes_shuffled"] for one in slots] == [[75, 0, None], [0, 0, None]]
+
+
 def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)

@@ -106,6 +106,30 @@ def test_traffic_is_a_rate_from_slot_to_slot_and_machine_to_machine() -> None:
     assert found.machine_traffic == pytest.approx({("a", "a"): 300, ("a", "b"): 510}, rel=0.01)
 
 
+def test_what_links_carried_are_rows_and_messages_from_machine_to_machine() -> None:
+    counts = running()
+    for second in range(60):
+        # Of the messages to the driver, one bundle on b/1 does not say how much they were.
+        slots = (work("a/0", 0, 0.0, from_driver=20, to_driver=30), work("b/1", 0, 0.0, from_driver=1))
+        links = {("a", "b/0"): 500, ("a", "b/1"): 10, ("b", "a/0"): 7}
+        counts.add(sample("work", second + 0.95, 0, 0.1, slots=slots, links=links))
+    found = snapshot(counts)
+    assert found.links == pytest.approx(
+        {("a", "b"): 510, ("b", "a"): 7, ("driver", "a"): 20, ("driver", "b"): 1, ("a", "driver"): 30}, rel=0.02
+    )
+    told = {(one["from"], one["to"]) for one in found.as_json()["links"]}
+    assert told == found.links.keys()
+
+
+def test_what_was_shuffled_is_known_by_machine_where_somebody_asked() -> None:
+    counts = running()
+    assert snapshot(counts).shuffled == {}
+    assert [one["shuffled"] for one in snapshot(counts).as_json()["machines"]] == [None, None]
+    for second in range(60):
+        counts.shuffle("work", {"b/0": 40, "b/1": 2, "": 9}, second + 0.5)
+    assert snapshot(counts).shuffled == pytest.approx({"a": 0.0, "b": 42.0}, rel=0.02)
+
+
 def test_demand_that_is_not_met_is_input() -> None:
     counts = running()
     for second in range(60):

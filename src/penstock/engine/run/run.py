@@ -209,6 +209,8 @@ class Run:
             self.happened("recovery", told)
 
     def _open_watcher(self, context: RunContext) -> Watcher:
+        internals = self.host.streams.internals
+        shuffle_reads = internals.shuffle_reads() if internals is not None else None
         around = Watched(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
@@ -219,6 +221,7 @@ class Run:
             readings=self.host.provider.readings,
             checkpoint=context.checkpoint,
             happened=self.happened,
+            shuffled=shuffle_reads.look if shuffle_reads is not None else None,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
         return Watcher(monitor, around, self.settings.sample_seconds, self.settings.monitoring == "on")

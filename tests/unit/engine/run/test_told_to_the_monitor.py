@@ -7,11 +7,13 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY, Mock, call
 
 import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
+from penstock.cluster.model import Cluster
 from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
 from penstock.engine.run.watcher import Watched, Watcher
@@ -199,6 +201,52 @@ def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Watched)
     assert monitor.samples[-1].overhead_parts == {
         "ask": 0.02, "get_batch": 0.0, "planning": 0.0, "offset_log": 0.0, "commit_log": 0.0
     }  # fmt: skip
+
+
+def by_spark_sql(batch: int = 0) -> BatchReport:
+    done = report(batch)
+    return replace(done, bundles=tuple(replace(bundle, by_spark_sql=True) for bundle in done.bundles))
+
+
+def test_spark_is_asked_once_for_all_what_its_shuffle_brought(around: Watched) -> None:
+    asked: list[object] = []
+
+    def shuffled() -> dict[str, dict[str, int]]:
+        asked.append(1)
+        return {"work": {"7": 30, "left long ago": 5}, "a query of another run": {"7": 1}}
+
+    monitor = Recorder()
+    watcher = Watcher(monitor, replace(around, shuffled=shuffled), 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher._look_around()
+    watcher.published(report(), [])
+    watcher._look_around()
+    assert asked == [], "no operator had a batch for which Spark may have shuffled"
+    watcher.published(by_spark_sql(), [])
+    for _ in range(4):
+        watcher._look_around()
+    assert len(asked) == 2, "in the round after the batch, and once more for what ended late"
+    assert told.call_args_list == [call("work", {A0.name: 30, "": 5}, ANY)] * 2
+
+
+def test_on_one_machine_nobody_asks_spark_and_nothing_was_shuffled(around: Watched) -> None:
+    asked = Mock()
+    monitor = Recorder()
+    watcher = Watcher(monitor, replace(around, shuffled=asked, cluster=lambda: Cluster.of(["a"], 2)), 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher.published(by_spark_sql(), [])
+    watcher._look_around()
+    assert not asked.called
+    assert told.call_args_list == [call("work", {}, ANY)]
+
+
+def test_where_spark_does_not_say_what_it_shuffled_nothing_is_told(around: Watched) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher.published(by_spark_sql(), [])
+    watcher._look_around()
+    assert not told.called
 
 
 def test_a_snapshot_has_what_machines_use_where_they_are_apart(around: Watched) -> None:
