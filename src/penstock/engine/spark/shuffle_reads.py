@@ -102,9 +102,11 @@ class ShuffleReads:
 
     def _ended(self) -> list[_Stage]:
         found, going_on, last = [], [], self._first
+        known = set()
         for one in self._records.stages(self._first):
             info = one["info"]
             attempt = (info["stageId"], info["attemptId"])
+            known.add(attempt)
             last = max(last, info["stageId"] + 1)
             described = _BATCH.match(info.get("description") or "")
             # A stage that waits has no description yet. A turn of bundles that stand goes on for long, and is no batch.
@@ -115,7 +117,8 @@ class ShuffleReads:
                 self._counted.add(attempt)
                 found.append(_Stage(*attempt, described["query"], info["shuffleRemoteBytesRead"]))
         self._first = min(going_on, default=last)
-        self._counted = {attempt for attempt in self._counted if attempt[0] >= self._first}
+        # What Spark has forgotten does not come again. A stage whose end Spark has missed goes on for good.
+        self._counted = {attempt for attempt in self._counted & known if attempt[0] >= self._first}
         return found
 
     def _by_executor(self, stages: Sequence[_Stage]) -> dict[str, int]:

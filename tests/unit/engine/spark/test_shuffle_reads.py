@@ -63,6 +63,17 @@ def test_every_attempt_counts_once_whenever_it_ends() -> None:
     assert records.asked == [3], "what was counted is not read again"
 
 
+def test_a_stage_whose_end_spark_has_missed_lets_nothing_grow() -> None:
+    """Spark keeps a stage for good that it takes for one that goes on, and forgets the others."""
+    records = Recorded()
+    reads = ShuffleReads(records)
+    for number in range(1, 100):
+        records.known = [stage(0, status="ACTIVE"), stage(number, 7), stage(number + 1, 7)]
+        records.of_tasks = {(number, 0): [task("7", 7)], (number + 1, 0): [task("7", 7)]}
+        assert reads.look() == {"words": {"7": 14 if number == 1 else 7}}
+    assert len(reads._counted) == 2
+
+
 def test_what_is_no_batch_of_this_run_does_not_count() -> None:
     records = Recorded()
     stands = {"status": "ACTIVE", "stageId": 1, "attemptId": 0, "description": "words: bundles that stand"}
