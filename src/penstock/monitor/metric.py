@@ -111,12 +111,19 @@ _LIST = (
     ),
     _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
     _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
-    _sum("batch_seconds", "s", "Time in batches, from the first question for rows to the publishing."),
+    _sum(
+        "batch_seconds",
+        "s",
+        "Time in batches, from the first question for rows to the publishing. Batches of bundles that stand may "
+        "overlap: each counts as a whole.",
+    ),
     _sum("waiting_seconds", "s", "Time between batches: waiting for rows, or for room in an output channel."),
     _sum(
         "overhead_seconds",
         "s",
-        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work.",
+        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work. Of "
+        "bundles that stand, the time of the longest share of each batch: not the time in which a share waits to be "
+        "published, because its bundle goes on meanwhile.",
     ),
     *(
         _sum(f"overhead_{part}", "s", f"Time of Spark's micro-batches that Spark spent {what}.")

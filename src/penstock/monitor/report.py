@@ -15,6 +15,14 @@ from penstock.channels.records import NewSegment
 
 
 @dataclass(frozen=True)
+class ShareTimes:
+    """What the dealer measures of one share of a bundle that stands; the bundle itself cannot know it."""
+
+    #: Seconds from when the bundle got the share to when it had told of it.
+    held: float
+
+
+@dataclass(frozen=True)
 class BundleReport:
     """One Spark task's part of a micro-batch, for one operator: a task that runs a chain reports for each of them."""
 
@@ -56,14 +64,18 @@ class BundleReport:
     memory: int | None = None
     executor_memory: int | None = None
     operator: str = ""
+    #: Added by the dealer, for the statistics; None in a micro-batch. Nobody reads it again, so the catalog lacks it.
+    times: ShareTimes | None = None
 
     def as_json(self) -> bytes:
         return _text(self._told() | {"segments": [vars(one) for one in self.segments]}).encode()
 
     def in_manifest(self) -> dict[str, Any]:
-        """Without the segments, which the catalog holds as rows of their own."""
+        """Without the segments, which the catalog holds as rows of their own, and without times that only the
+        statistics need."""
         told = self._told()
         told.pop("segments", None)
+        told.pop("times", None)
         return told
 
     def _told(self) -> dict[str, Any]:

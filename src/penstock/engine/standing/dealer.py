@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from penstock.channels.log import SeenChannels
 from penstock.engine.message.shares import Bundle
@@ -28,7 +29,7 @@ from penstock.engine.standing.gate import Gate
 from penstock.engine.standing.open_batches import OpenBatches
 from penstock.engine.standing.roster import Roster
 from penstock.engine.standing.watch import LINGER_LOOK, PATIENCE, Watch, patience
-from penstock.monitor.report import BundleReport
+from penstock.monitor.report import BundleReport, ShareTimes
 
 #: Open batches for each bundle: how far the others may run ahead of one that is slow.
 AHEAD = 4
@@ -177,12 +178,13 @@ class Dealer(Gate):
             dealt, standing.work = standing.work, None
             if dealt is None or standing.gone or self._ended:
                 return False
+            seconds = self._clock() - standing.taken_at
+            reports = tuple(replace(one, times=ShareTimes(seconds)) for one in reports)
             dealt.batch.reports[dealt.part] = reports
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
             waiting = self._part_of(supply.available(), standing) if supply is not None else 0
-            seconds = self._clock() - standing.taken_at
             standing.pacer.observe(work, seconds, busy, waiting)
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
