@@ -110,6 +110,21 @@ _LIST = (
         _PLACED,
     ),
     _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
+    _sum(
+        "waiting_input_seconds",
+        "s",
+        "Time in which instances asked for work and there was nothing to hand out: no rows, or so few that they "
+        "lingered for more; of all instances together. Measured only where bundles stand.",
+        _PLACED,
+    ),
+    _sum(
+        "waiting_room_seconds",
+        "s",
+        "Time in which instances asked for work and rows were there, and something held them back: a full output "
+        "channel, a pause or a closed gate, or other instances that were too far behind; of all instances together. "
+        "Measured only where bundles stand.",
+        _PLACED,
+    ),
     _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
     _sum(
         "batch_seconds",
@@ -187,6 +202,14 @@ _LIST = (
     _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
+    _derived(
+        "waiting_input",
+        "share",
+        "Time that an instance waits for input. What is left beside this, `waiting_room` and `utilisation`, an "
+        "instance reads, writes and tells, or waits for another operator of its chain.",
+        _PLACED,
+    ),
+    _derived("waiting_room", "share", "Time that an instance waits for room: rows are there, and held back.", _PLACED),
     _derived("batch_duration", "s", "Time of one batch, on average."),
     _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),

@@ -20,6 +20,10 @@ class ShareTimes:
 
     #: Seconds from when the bundle got the share to when it had told of it.
     held: float
+    #: Seconds that its instances together have waited before that, and nobody has told yet: with nothing to hand out,
+    #: and with rows that something held back.
+    waiting_input: float
+    waiting_room: float
 
 
 @dataclass(frozen=True)

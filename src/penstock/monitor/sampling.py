@@ -10,6 +10,7 @@ from penstock.channels.layout import channel_name
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.report import BatchReport, BundleReport, sums
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Sample, SlotWork, StateSize, Waiting, Way
+from penstock.monitor.unknown import total
 from penstock.topology.definition import TopologyDefinition
 
 #: How a bundle calls its slot where Spark has chosen it: by its partition, which for a keyed operator is its task.
@@ -122,6 +123,8 @@ def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) ->
         bytes_out=None if known.is_sink else sum(segment.bytes for bundle in bundles for segment in bundle.segments),
         busy=sum(bundle.seconds if bundle.by_spark_sql else bundle.busy_total for bundle in bundles),
         cpu=None if by_sql else sum(bundle.cpu for bundle in bundles),
+        waiting_input=total([one.times.waiting_input if one.times is not None else None for one in bundles]),
+        waiting_room=total([one.times.waiting_room if one.times is not None else None for one in bundles]),
         rows_from=_from(bundles, lambda bundle: bundle.rows_from),
         bytes_from=_from(bundles, lambda bundle: bundle.bytes_from),
         memory=_memory_of_processes(bundles),

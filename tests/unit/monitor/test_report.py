@@ -57,7 +57,7 @@ def test_what_is_as_usual_is_not_written() -> None:
 
 
 def test_a_manifest_has_no_segments_and_no_times_and_all_staged_files() -> None:
-    timed = replace(REPORT, partition=2, times=ShareTimes(1.5))
+    timed = replace(REPORT, partition=2, times=ShareTimes(1.5, 2.0, 0.5))
     batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, timed))
     kept = tuple(replace(one, segments=(), times=None) for one in batch.bundles)
     assert BatchReport.parse(batch.as_json()).bundles == kept
