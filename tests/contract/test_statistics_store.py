@@ -20,7 +20,7 @@ from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waiting
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Waiting
 from penstock.monitor.store import StatisticsStore
 from penstock.strategies.mapping.round_robin import round_robin
 
@@ -123,6 +123,30 @@ def test_what_is_written_can_be_read(store: StatisticsStore) -> None:
     assert history.values["utilisation"] == [0.5, 0.5, 0.5]
     assert history.values["capacity"] == [10, 10, 10]
     assert history.values["backlog_rows"] == [9, 19, 29]
+
+
+def test_what_instances_wait_for_has_a_history(store: StatisticsStore) -> None:
+    counts = Counts(10, 20, T0, unwritten=1000)
+    split = PLACEMENT.of("split")
+    for second in range(0, 120, 10):
+        at = T0 + second + 9
+        for name in ("split", "out"):
+            counts.see(name, Levels(at))
+        counts.wait("split", {slot.name: [Waited(slot.name, None, 1, 6.0, 3.0)] for slot in split}, at)
+    store.write(counts.unwritten(T0 + 120), DEFINITION, PLACEMENT)
+    store.keep_house(T0 + 120)
+    asked = ("waiting_input_seconds", "waiting_input", "waiting_room")
+    for points, seconds in ((500, 12.0), (2, 72.0)):
+        [history] = ask(store, *asked, operator="split", until=T0 + 120, points=points)
+        assert {*history.values["waiting_input_seconds"]} == {seconds}
+        assert history.values["waiting_input"] == pytest.approx([0.6] * len(history.times))
+        assert history.values["waiting_room"] == pytest.approx([0.3] * len(history.times))
+    on_slots = ask(store, "waiting_input", operator="split", by="slot", until=T0 + 120)
+    assert [one.key.slot for one in on_slots] == sorted(slot.name for slot in split)
+    assert all(value == pytest.approx(0.6) for one in on_slots for value in one.values["waiting_input"])
+    for by in ("operator", "slot"):
+        [history] = ask(store, *asked, operator="out", by=by, until=T0 + 120)
+        assert all({*values} == {None} for values in history.values.values()), "nobody has measured that"
 
 
 def test_every_metric_that_has_a_history_can_be_asked_for(store: StatisticsStore) -> None:

@@ -110,13 +110,35 @@ _LIST = (
         _PLACED,
     ),
     _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
+    _sum(
+        "waiting_input_seconds",
+        "s",
+        "Time in which instances asked for work and there was nothing to hand out: no rows, or so few that they "
+        "lingered for more; of all instances together. Measured only where bundles stand.",
+        _PLACED,
+    ),
+    _sum(
+        "waiting_room_seconds",
+        "s",
+        "Time in which instances asked for work and rows were there, and something held them back: a full output "
+        "channel, a pause or a closed gate, or other instances that were too far behind; of all instances together. "
+        "Measured only where bundles stand.",
+        _PLACED,
+    ),
     _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
-    _sum("batch_seconds", "s", "Time in batches, from the first question for rows to the publishing."),
+    _sum(
+        "batch_seconds",
+        "s",
+        "Time in batches, from the first question for rows to the publishing. Batches of bundles that stand may "
+        "overlap: each counts as a whole.",
+    ),
     _sum("waiting_seconds", "s", "Time between batches: waiting for rows, or for room in an output channel."),
     _sum(
         "overhead_seconds",
         "s",
-        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work.",
+        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work. Of "
+        "bundles that stand, the time of the longest share of each batch: not the time in which a share waits to be "
+        "published, because its bundle goes on meanwhile.",
     ),
     *(
         _sum(f"overhead_{part}", "s", f"Time of Spark's micro-batches that Spark spent {what}.")
@@ -204,6 +226,14 @@ _LIST = (
     _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
+    _derived(
+        "waiting_input",
+        "share",
+        "Time that an instance waits for input. What is left beside this, `waiting_room` and `utilisation`, an "
+        "instance reads, writes and tells, or waits for another operator of its chain.",
+        _PLACED,
+    ),
+    _derived("waiting_room", "share", "Time that an instance waits for room: rows are there, and held back.", _PLACED),
     _derived("batch_duration", "s", "Time of one batch, on average."),
     _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.readings import MachineReading, MachineUse, use_between
@@ -22,7 +22,7 @@ from penstock.monitor.intervals import Interval
 from penstock.monitor.machine_uses import MachineUses
 from penstock.monitor.places import with_uses
 from penstock.monitor.report import BatchReport
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sample import Levels, Sample, Waited
 from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.statistics import Statistics
@@ -92,6 +92,10 @@ class Monitor:
     def look(self, operator: str, levels: Levels) -> None:
         """What an operator looks like, with or without a batch."""
         self._counts.see(operator, levels)
+
+    def waited(self, operator: str, waited: Mapping[str, Sequence[Waited]], at: float) -> None:
+        """What the bundles of an operator have waited until then, by slot, as far as no report has told it."""
+        self._counts.wait(operator, waited, at)
 
     def read(self, readings: Mapping[str, MachineReading]) -> None:
         """What the machines have used so far, once a sampling interval: what they used since the last time goes into

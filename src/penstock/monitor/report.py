@@ -15,6 +15,18 @@ from penstock.channels.records import NewSegment
 
 
 @dataclass(frozen=True)
+class ShareTimes:
+    """What the dealer measures of one share of a bundle that stands; the bundle itself cannot know it."""
+
+    #: Seconds from when the bundle got the share to when it had told of it.
+    held: float
+    #: Seconds that its instances together have waited before that, and nobody has told yet: with nothing to hand out,
+    #: and with rows that something held back.
+    waiting_input: float
+    waiting_room: float
+
+
+@dataclass(frozen=True)
 class BundleReport:
     """One Spark task's part of a micro-batch, for one operator: a task that runs a chain reports for each of them."""
 
@@ -62,6 +74,8 @@ class BundleReport:
     memory: int | None = None
     executor_memory: int | None = None
     operator: str = ""
+    #: Added by the dealer, for the statistics; None in a micro-batch. Nobody reads it again, so the catalog lacks it.
+    times: ShareTimes | None = None
 
     def as_json(self) -> bytes:
         return _text(self._told() | {"segments": [vars(one) for one in self.segments]}).encode()
@@ -69,7 +83,7 @@ class BundleReport:
     def in_manifest(self) -> dict[str, Any]:
         """Without the segments, which the catalog holds as rows of their own, and what only the monitor wants."""
         told = self._told()
-        for name in ("segments", "from_driver", "to_driver"):
+        for name in ("segments", "times", "over_links", "from_driver", "to_driver"):
             told.pop(name, None)
         return told
 

@@ -53,6 +53,19 @@ class StateSize:
 
 
 @dataclass(frozen=True)
+class Waited:
+    """What a bundle that stands has waited since the last time that somebody told it."""
+
+    #: Where it was to run, and the executor that really runs it, as far as that is known.
+    slot: str
+    executor: str | None
+    instances: int
+    #: Seconds of all its instances together: with nothing to hand out, and with rows that something held back.
+    input: float
+    room: float
+
+
+@dataclass(frozen=True)
 class SlotWork:
     """What the bundles of one operator did on one slot in one micro-batch."""
 
@@ -68,6 +81,9 @@ class SlotWork:
     #: Seconds of all instances together.
     busy: float | None = None
     cpu: float | None = None
+    #: Seconds of all instances together; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     #: Rows and bytes read by where they came from.
     rows_from: Mapping[str, int] | None = None
     bytes_from: Mapping[str, int] | None = None

@@ -57,7 +57,6 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
     for bundle in report.bundles:
         by_slot.setdefault(place_of(bundle, known.executors, known.tasks), []).append(bundle)
     by_sql = any(bundle.by_spark_sql for bundle in report.bundles)
-    seconds = max(report.finished - report.started, 0.0)
     return Sample(
         operator=report.operator,
         batch=report.batch,
@@ -71,12 +70,20 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
         traffic=known.traffic if by_sql else _traffic(by_slot),
         links=known.links if by_sql else _links(by_slot),
         waiting=None if known.previous_finished is None else max(report.started - known.previous_finished, 0.0),
-        overhead=None if by_sql else max(seconds - report.busy - report.busy_elsewhere, 0.0),
+        overhead=None if by_sql else max(_at_work(report) - report.busy - report.busy_elsewhere, 0.0),
         overhead_parts=known.overhead_parts,
         levels=known.levels,
         latency=_latency(report) if known.is_sink else None,
         state=known.state,
     )
+
+
+def _at_work(report: BatchReport) -> float:
+    """Seconds in which the batch kept its bundles from other work. A micro-batch does so from its start to its end. A
+    bundle that stands goes on with its next share while the one before waits to be published, so batches of one
+    instance overlap: only the time in which a bundle had its share counts, and that of the longest share."""
+    held = [one.times.held for one in report.bundles if one.times is not None]
+    return max(held) if held else max(report.finished - report.started, 0.0)
 
 
 def sample_of_rows(report: BatchReport, is_sink: bool) -> Sample:
@@ -119,6 +126,8 @@ def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) ->
         bytes_out=None if known.is_sink else sum(segment.bytes for bundle in bundles for segment in bundle.segments),
         busy=sum(bundle.seconds if bundle.by_spark_sql else bundle.busy_total for bundle in bundles),
         cpu=None if by_sql else sum(bundle.cpu for bundle in bundles),
+        waiting_input=total([one.times.waiting_input if one.times is not None else None for one in bundles]),
+        waiting_room=total([one.times.waiting_room if one.times is not None else None for one in bundles]),
         rows_from=_from(bundles, lambda bundle: bundle.rows_from),
         bytes_from=_from(bundles, lambda bundle: bundle.bytes_from),
         from_driver=total([bundle.from_driver for bundle in bundles]),

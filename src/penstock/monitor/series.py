@@ -59,7 +59,7 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
             work = totals.slots.get(slot)
             # Nothing heard from a slot means that nothing ran there, unless something ran nobody knows where.
             if work is not None or UNKNOWN_SLOT not in totals.slots:
-                own = work or SlotTotals()
+                own = work or SlotTotals.silent()
                 instances = placed.get(slot, own.instances)
                 came = traffic.get(slot, dict.fromkeys(_TRAFFIC, 0)) if totals.traffic is not None else {}
                 carried: Figures = {
@@ -96,6 +96,8 @@ def _operator(
         "bytes_out": total([slot.bytes_out for slot in slots]),
         "busy_seconds": total([slot.busy for slot in slots]),
         "cpu_seconds": total([slot.cpu for slot in slots]),
+        "waiting_input_seconds": total([slot.waiting_input for slot in slots]) if slots else None,
+        "waiting_room_seconds": total([slot.waiting_room for slot in slots]) if slots else None,
         "batch_seconds": totals.seconds,
         "waiting_seconds": totals.waiting,
         "overhead_seconds": totals.overhead,
@@ -129,6 +131,8 @@ def _slot(work: SlotTotals, instances: int, seconds: float) -> Figures:
         "bytes_out": work.bytes_out,
         "busy_seconds": work.busy,
         "cpu_seconds": work.cpu,
+        "waiting_input_seconds": work.waiting_input,
+        "waiting_room_seconds": work.waiting_room,
         **_read_from([work]),
         "bytes_from_driver": work.from_driver,
         "bytes_to_driver": work.to_driver,

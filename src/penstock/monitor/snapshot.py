@@ -53,6 +53,9 @@ class OperatorOnSlot:
     capacity: float | None = None
     utilisation: float | None = None
     cpu_utilisation: float | None = None
+    #: Shares of an instance's time; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     worker_memory: int | None = None
 
 
@@ -74,6 +77,9 @@ class OperatorSnapshot:
     capacity: float | None = None
     utilisation: float | None = None
     cpu_utilisation: float | None = None
+    #: Shares of an instance's time; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     batch_duration: float | None = None
     #: Of that, what is not spent on rows; None where Spark SQL does the work.
     batch_overhead: float | None = None

@@ -5,12 +5,12 @@ A sum with an unknown part is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Way
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Way
 from penstock.monitor.unknown import Number, largest, plus, smallest
 
 Key = TypeVar("Key")
@@ -29,6 +29,8 @@ class SlotTotals:
     bytes_out: int | None = 0
     busy: float | None = 0.0
     cpu: float | None = 0.0
+    waiting_input: float | None = 0.0
+    waiting_room: float | None = 0.0
     #: Rows and bytes read by where they came from.
     rows_from: dict[str, int] | None = field(default_factory=dict)
     bytes_from: dict[str, int] | None = field(default_factory=dict)
@@ -39,6 +41,17 @@ class SlotTotals:
 
     def add(self, work: SlotWork) -> None:
         self._take(work, 1, sum(work.rows_out.values()))
+
+    @staticmethod
+    def silent() -> SlotTotals:
+        """Of a slot that nothing was heard of: nothing ran there. What bundles there have waited, they would have told,
+        if they stood; in micro-batches nobody measures it."""
+        return SlotTotals(waiting_input=None, waiting_room=None)
+
+    def wait(self, bundles: Sequence[Waited]) -> None:
+        self.instances = sum(one.instances for one in bundles)
+        self.waiting_input = plus(self.waiting_input, sum(one.input for one in bundles))
+        self.waiting_room = plus(self.waiting_room, sum(one.room for one in bundles))
 
     def merge(self, other: SlotTotals) -> None:
         self._take(other, other.batches, other.rows_out)
@@ -52,6 +65,8 @@ class SlotTotals:
         self.bytes_out = plus(self.bytes_out, one.bytes_out)
         self.busy = plus(self.busy, one.busy)
         self.cpu = plus(self.cpu, one.cpu)
+        self.waiting_input = plus(self.waiting_input, one.waiting_input)
+        self.waiting_room = plus(self.waiting_room, one.waiting_room)
         self.rows_from = plus_each(self.rows_from, one.rows_from)
         self.bytes_from = plus_each(self.bytes_from, one.bytes_from)
         self.from_driver = plus(self.from_driver, one.from_driver)
@@ -131,6 +146,10 @@ class OperatorTotals:
         """Spark says that its shuffle has brought so much from other machines since somebody asked last."""
         self.shuffled = self.shuffled or {}
         _add_each(self.shuffled, by_slot)
+
+    def wait(self, slot: str, bundles: Sequence[Waited]) -> None:
+        """What the bundles of a slot have waited, with or without a batch."""
+        self._slot(slot).wait(bundles)
 
     def merge(self, other: OperatorTotals) -> None:
         """Take in what came after."""

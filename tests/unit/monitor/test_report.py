@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BatchReport, BundleReport, reports_of_share, sums
+from penstock.monitor.report import BatchReport, BundleReport, ShareTimes, reports_of_share, sums
 
 REPORT = BundleReport(
     slot="a/0",
@@ -64,9 +64,11 @@ def test_what_is_as_usual_is_not_written() -> None:
     assert BatchReport.parse(batch.as_json()) == batch
 
 
-def test_a_manifest_has_no_segments_and_all_staged_files() -> None:
-    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, replace(REPORT, partition=2)))
-    assert BatchReport.parse(batch.as_json()).bundles == tuple(replace(one, segments=()) for one in batch.bundles)
+def test_a_manifest_has_no_segments_and_no_times_and_all_staged_files() -> None:
+    timed = replace(REPORT, partition=2, times=ShareTimes(1.5, 2.0, 0.5))
+    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, timed))
+    kept = tuple(replace(one, segments=(), times=None) for one in batch.bundles)
+    assert BatchReport.parse(batch.as_json()).bundles == kept
 
 
 def test_a_manifest_that_says_everything_can_be_read() -> None:

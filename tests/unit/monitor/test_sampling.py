@@ -8,7 +8,7 @@ import pytest
 from monitor_fakes import DEFINITION
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BatchReport, BundleReport
+from penstock.monitor.report import BatchReport, BundleReport, ShareTimes
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
 from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
 
@@ -64,6 +64,30 @@ def test_the_bundles_of_a_slot_are_added_up() -> None:
     assert (second.slot, second.memory, second.executor_memory) == ("b/0", 9, None)
     assert sample.traffic == {("a/0", "a/0"): 30, ("b/0", "a/0"): 210, ("b/0", "b/0"): 240}
     assert (sample.rows, sample.waiting, sample.overhead, sample.seconds) == (60, 0.5, 0.75, 1.0)
+
+
+def test_a_batch_that_waits_to_be_published_is_no_overhead_of_a_bundle_that_goes_on() -> None:
+    """Two batches of one instance overlap: it works on the second while the first waits for its transaction."""
+    share = bundle("a/0", busy=0.25, times=ShareTimes(0.375, 0.0, 0.0))
+    first = BatchReport("work", 0, 100.0, 100.875, 10, {}, (share,))
+    second = BatchReport("work", 1, 100.375, 101.25, 10, {}, (share,))
+    samples = [sample_of(one, DriverKnowledge()) for one in (first, second)]
+    assert [one.overhead for one in samples] == [0.125, 0.125]
+    assert [one.seconds for one in samples] == [0.875, 0.875], "a batch is as long as ever"
+
+
+def test_the_longest_share_of_a_batch_says_what_is_overhead() -> None:
+    parts = [bundle(slot, busy=0.25, times=ShareTimes(held, 0.0, 0.0)) for slot, held in (("a/0", 0.5), ("b/0", 0.375))]
+    chained = BatchReport("work", 0, 100.0, 102.0, 20, {}, tuple(parts), busy_elsewhere=0.125)
+    assert sample_of(chained, DriverKnowledge()).overhead == 0.125
+
+
+def test_what_bundles_have_waited_is_added_up_and_unknown_in_a_micro_batch() -> None:
+    first, second = bundle("a/0", times=ShareTimes(0.5, 2.0, 0.25)), bundle("a/0", times=ShareTimes(0.5, 1.0, 0.5))
+    [work] = sample_of(report(first, second), DriverKnowledge()).slots
+    assert (work.waiting_input, work.waiting_room) == (3.0, 0.75)
+    [work] = sample_of(report(first, bundle("a/0")), DriverKnowledge()).slots
+    assert (work.waiting_input, work.waiting_room) == (None, None)
 
 
 def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_count_it() -> None:

@@ -12,7 +12,7 @@ from penstock.cluster.model import Placement
 from penstock.monitor.counts import Counts
 from penstock.monitor.evaluation import slope, snapshot_of
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import StateSize
+from penstock.monitor.sample import StateSize, Waited
 
 WAITING = {"rows": {}, "work": {"rows->work": 10}, "out": {"work->out": 0, "rows->out": 0}}
 
@@ -64,6 +64,48 @@ def test_rates_capacity_and_utilisation() -> None:
     assert operator.batch_overhead == pytest.approx(0.25)
     assert operator.slots["b/0"].utilisation == pytest.approx(0.125)
     assert operator.slots["a/1"].rate == pytest.approx(50)
+
+
+def test_what_instances_wait_for_is_a_share_of_their_time() -> None:
+    counts = Counts(10, 20, since=0)
+    for second in range(60):
+        counts.see("work", levels(second + 0.9, WAITING["work"]))
+        one = work("a/1", 50, waiting_input=0.25, waiting_room=0.125)
+        two = work("b/0", 50, waiting_input=1.0, waiting_room=0.5)
+        counts.add(sample("work", second + 0.7, slots=(one, two)))
+        counts.wait("work", {"b/0": [Waited("b/0", None, 2, 0.5, 0.0)]}, second + 0.9)
+    operator = snapshot(counts).operators["work"]
+    assert (operator.waiting_input, operator.waiting_room) == pytest.approx((1.75 / 3, 0.625 / 3))
+    alone, both = operator.slots["a/1"], operator.slots["b/0"]
+    assert (alone.waiting_input, alone.waiting_room) == pytest.approx((0.25, 0.125))
+    assert (both.waiting_input, both.waiting_room) == pytest.approx((0.75, 0.25)), "of each of its two instances"
+
+
+def test_who_has_nothing_to_do_waits_for_input_all_the_time() -> None:
+    counts = Counts(10, 20, since=0)
+    for at in range(10, 70, 10):
+        counts.see("work", levels(at - 0.5, WAITING["work"]))
+        told = {"a/1": [Waited("a/1", None, 1, 10.0, 0.0)], "b/0": [Waited("b/0", None, 2, 20.0, 0.0)]}
+        counts.wait("work", told, at - 0.5)
+        counts.see("out", levels(at - 0.5, WAITING["out"]))
+    operators = snapshot(counts).operators
+    idle, unknown = operators["work"], operators["out"]
+    assert (idle.batches, idle.rate, idle.utilisation) == (0, 0.0, 0.0)
+    assert (idle.waiting_input, idle.waiting_room) == pytest.approx((1.0, 0.0))
+    assert idle.slots["b/0"].waiting_input == pytest.approx(1.0)
+    assert (unknown.utilisation, unknown.waiting_input, unknown.waiting_room) == (0.0, None, None)
+    assert unknown.slots["b/1"].waiting_input is None, "nobody has told"
+
+
+def test_what_was_waited_before_a_reconfiguration_does_not_count_after_it() -> None:
+    counts = Counts(10, 20, since=0)
+    counts.wait("work", {"a/1": [Waited("a/1", None, 1, 9.0, 0.0)]}, 9.0)
+    counts.restart(9.5)
+    for at in range(20, 70, 10):
+        counts.see("work", levels(at - 0.5, WAITING["work"]))
+        counts.wait("work", {"a/1": [Waited("a/1", None, 1, 5.0, 5.0)]}, at - 0.5)
+    shown = snapshot(counts).operators["work"].slots["a/1"]
+    assert (shown.waiting_input, shown.waiting_room) == pytest.approx((25 / 50.5, 25 / 50.5))
 
 
 def test_streams_have_what_their_two_ends_measured() -> None:

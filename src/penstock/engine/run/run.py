@@ -277,8 +277,13 @@ class Run:
     def placed_anew(self, at: float) -> None:
         """Forget what was measured before this time: it says nothing about the placement as it is now."""
         self.observed_places.placement_changed(at)
-        self.monitor.restart(at)
+        self.measure_anew(at)
         self.queries.placed_anew()
+
+    def measure_anew(self, at: float) -> None:
+        """Begin the window anew. What bundles have waited until now is heard before: it belongs to the old one."""
+        self._watching().hear_waits()
+        self.monitor.restart(at)
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""

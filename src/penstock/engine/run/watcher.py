@@ -22,7 +22,7 @@ from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
-from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
+from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize, Waited
 from penstock.monitor.sampling import DriverKnowledge, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
@@ -151,12 +151,29 @@ class Watcher:
 
     def snapshot(self) -> Snapshot:
         around = self._around
+        self.hear_waits()
         levels = {name: self._levels(name, run_time()) for name in self._known}
         return self.monitor.snapshot(run_time(), around.placement(), around.cluster(), levels, around.readings())
 
     def look(self) -> None:
+        self.hear_waits()
         for name in self._known:
             self.monitor.look(name, self._levels(name, run_time()))
+
+    def hear_waits(self) -> None:
+        """What bundles that stand have waited and no report has told: who has nothing to do reports nothing. Whoever
+        has the window begin anew asks for it before that."""
+        try:
+            executors, now = self._around.executors(), run_time()
+            for name, query in list(self._around.queries.items()):
+                if query.operator.name == name:  # the query of a chain is there for each of its operators
+                    by_slot: dict[str, list[Waited]] = {}
+                    for one in query.waited():
+                        by_slot.setdefault(executors.get(one.executor or "", one.slot), []).append(one)
+                    for operator in query.chain:
+                        self.monitor.waited(operator.name, by_slot, now)
+        except Exception as problem:  # whoever changes the placement must not fail for that
+            self._complain(f"it is not known what bundles have waited: {_named(problem)}")
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]

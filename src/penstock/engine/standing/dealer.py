@@ -27,8 +27,10 @@ from penstock.engine.standing.batches import Dealt, OpenBatch, Standing, Supply
 from penstock.engine.standing.gate import Gate
 from penstock.engine.standing.open_batches import OpenBatches
 from penstock.engine.standing.roster import Roster
+from penstock.engine.standing.waits import Reason, Waits
 from penstock.engine.standing.watch import LINGER_LOOK, PATIENCE, Watch, patience
 from penstock.monitor.report import BundleReport
+from penstock.monitor.sample import Waited
 
 #: Open batches for each bundle: how far the others may run ahead of one that is slow.
 AHEAD = 4
@@ -65,6 +67,7 @@ class Dealer(Gate):
         self._roster = Roster()
         self._batches = OpenBatches(self._roster, first_batch)
         self._watch = Watch(channels, self._roster)
+        self._waits = Waits()
         #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
         self._looking = self._cutting = self._publishing = False
         #: Whether a bundle has stood, and found out what is there.
@@ -121,6 +124,7 @@ class Dealer(Gate):
         with self._channels.lock:
             self._roster.serve(turn, bundles, self._clock())
             self._batches.serve()
+            self._waits.serve(turn, self._clock())
             self._watch.wake_all()
 
     def end(self, seconds: float = 0.0) -> bool:
@@ -145,6 +149,7 @@ class Dealer(Gate):
         """The next share for a bundle, for which this may wait; None: it is to leave."""
         with self._channels.lock:
             standing.asks = True
+            self._waits.begin(standing, self._clock())
         try:
             while True:
                 with self._channels.lock:
@@ -161,6 +166,7 @@ class Dealer(Gate):
                     wait = self._patience(earliest)
                     # Asked after that: rows that have lingered long enough since would otherwise be waited for.
                     may_cut = self._may_cut(standing, earliest)
+                    self._waits.because(None if may_cut else self._why_not(), self._clock())
                     if not may_cut and not self._has_found(standing):
                         self._channels.pause(wait)
                 if may_cut:
@@ -168,6 +174,7 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 standing.asks = False
+                self._waits.end(standing, self._clock())
                 self._watch.leave(standing)
 
     def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
@@ -177,12 +184,13 @@ class Dealer(Gate):
             dealt, standing.work = standing.work, None
             if dealt is None or standing.gone or self._ended:
                 return False
+            seconds = self._clock() - standing.taken_at
+            reports = self._waits.told_with(standing, reports, seconds)
             dealt.batch.reports[dealt.part] = reports
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
             waiting = self._part_of(supply.available(), standing) if supply is not None else 0
-            seconds = self._clock() - standing.taken_at
             standing.pacer.observe(work, seconds, busy, waiting)
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
@@ -256,6 +264,11 @@ class Dealer(Gate):
         nothing is measured."""
         return self._cost_of_a_share
 
+    def waited(self) -> list[Waited]:
+        """For how long each bundle has waited, as far as that was not told yet, here or with a report."""
+        with self._channels.lock:
+            return self._waits.tell(self._clock())
+
     @property
     def lingers(self) -> bool:
         """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
@@ -275,6 +288,7 @@ class Dealer(Gate):
 
     def _give_up(self, standing: Standing) -> None:
         standing.gone = True
+        self._waits.leave(standing, self._clock())
         standing.woken.notify_all()
         self._batches.put_back(standing)
 
@@ -319,6 +333,14 @@ class Dealer(Gate):
             return False
         rows = supply.available()
         return rows > 0 and (rows >= self._bound(standing) or self._clock() >= earliest)
+
+    def _why_not(self) -> Reason:
+        """Why no batch may be cut now. Rows that linger wait for more rows."""
+        supply = self._batches.supply
+        if supply is None or not supply.available():
+            return Reason.INPUT
+        held = self.throttled or self.paused or not self.is_open or self._is_too_far_ahead()
+        return Reason.ROOM if held else Reason.INPUT
 
     def _is_too_far_ahead(self) -> bool:
         """Whether no batch is cut before an open one is published."""
@@ -405,4 +427,5 @@ class Dealer(Gate):
                     self._batches.deal(cut, turn, bundles, now)
                 else:
                     # A kind of source that says it has rows, and then gives none, is not asked again at once.
+                    self._waits.because(Reason.INPUT, self._clock())
                     self._channels.pause(LINGER_LOOK)

@@ -35,6 +35,7 @@ from penstock.engine.state.agreement import last_batch
 from penstock.errors import PenstockError
 from penstock.kinds import Unit
 from penstock.logs import LOGGER, traced
+from penstock.monitor.sample import Waited
 from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Operator, Sink, Source
 
@@ -330,6 +331,10 @@ class StandingQuery:
     def rows_in_work(self) -> int | None:
         """Rows of a source that were cut and are not published; None if the source says nothing now."""
         return self.dealer.rows_in_work if self.dealer.is_open and self.dealer.has_looked else None
+
+    def waited(self) -> list[Waited]:
+        """What its bundles have waited, as far as that was not told yet."""
+        return self.dealer.waited()
 
     @property
     def drained(self) -> bool:

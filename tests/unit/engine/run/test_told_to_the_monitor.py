@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from penstock.engine.query.feeds import Batch
 from penstock.engine.run.watcher import Watched, Watcher
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sample import Levels, Sample, Waited
 from penstock.settings import Settings
 
 WAITING = ChannelBacklog(40, 320, 90.0)
@@ -32,10 +33,16 @@ class Recorder(Monitor):
         super().__init__(DEFINITION, Settings(), since)
         self.samples: list[Sample] = []
         self.looks: dict[str, Levels] = {}
+        self.waits: list[tuple[str, dict[str, Sequence[Waited]]]] = []
 
     def take(self, sample: Sample, for_decisions: bool = True) -> None:
         self.samples.append(sample)
         super().take(sample, for_decisions)
+
+    def waited(self, operator: str, waited: Mapping[str, Sequence[Waited]], at: float) -> None:
+        if waited:
+            self.waits.append((operator, dict(waited)))
+        super().waited(operator, waited, at)
 
     def look(self, operator: str, levels: Levels) -> None:
         self.looks[operator] = levels
@@ -44,7 +51,8 @@ class Recorder(Monitor):
 
 def query(name: str) -> Any:
     intake = SimpleNamespace(started=None, throttled=name == "rows", held_back=False)
-    return SimpleNamespace(operator=DEFINITION.operator(name), intake=intake, feeds=[], query=None)
+    operator = DEFINITION.operator(name)
+    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, feeds=[], query=None, waited=lambda: [])
 
 
 @pytest.fixture
@@ -115,6 +123,30 @@ def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:
     assert snapshot.placement is PLACEMENT
     assert snapshot.operators["rows"].throttled is True
     assert snapshot.operators["work"].throttled is False
+
+
+def test_what_the_bundles_of_a_chain_have_waited_is_told_of_each_of_its_operators(around: Watched) -> None:
+    """Where they really run, and each second once: the query is there for both."""
+    monitor = Recorder()
+    told = [Waited("b/0", "7", 2, 4.0, 1.0), Waited("b/0", None, 1, 2.0, 0.0)]
+    chain = query("rows")
+    chain.chain = DEFINITION.operator("rows"), DEFINITION.operator("work")
+    chain.waited = lambda: [told.pop(0), told.pop(0)] if told else []
+    around.queries.update(rows=chain, work=chain)  # type: ignore[attr-defined]
+    first, second = told
+    watcher = Watcher(monitor, around, 10.0)
+    watcher.look()
+    watcher.snapshot()
+    by_slot = {A0.name: [first], "b/0": [second]}
+    assert monitor.waits == [("rows", by_slot), ("work", by_slot)]
+
+
+def test_a_query_that_cannot_say_what_its_bundles_waited_stops_nobody(
+    around: Watched, happened: list[tuple[str, str]]
+) -> None:
+    around.queries["work"].waited = lambda: 1 / 0  # type: ignore[method-assign]
+    Watcher(Recorder(), around, 10.0).hear_waits()
+    assert happened == [("fault", "it is not known what bundles have waited: ZeroDivisionError: division by zero")]
 
 
 def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(

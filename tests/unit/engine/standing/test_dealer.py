@@ -29,7 +29,7 @@ from penstock.channels.records import NewSegment
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.pacing import Pacer
-from penstock.engine.standing.batches import CutBatch, Standing
+from penstock.engine.standing.batches import CutBatch, OpenBatch, Standing
 from penstock.engine.standing.dealer import AHEAD, Dealer
 from penstock.engine.standing.roster import FIRST_SECONDS
 
@@ -53,6 +53,27 @@ def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     done(dealer, one, report())
     assert published.batches == [(0, [0, 10]), (1, [10, 20])]
     assert dealer.idle
+
+
+def test_a_share_takes_as_long_as_a_bundle_has_it() -> None:
+    """However long its batch waits for a bundle before that, or to be published after it."""
+    now, rows, batches = 0.0, Rows(40, any_bundle=False), list[OpenBatch]()
+    dealer = Dealer(Channels(), ["out"], lambda: Pacer(0.05, 10, 10), lambda: 0.0, batches.append, clock=lambda: now)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    slow, fast = served(dealer, ONE, TWO)
+    rows_of(dealer, fast), rows_of(dealer, slow)
+    now = 1.0
+    dealer.done(fast, report())
+    rows_of(dealer, fast)  # the second batch is cut while the slow bundle has the first
+    now = 4.0
+    dealer.done(fast, report())
+    dealer.done(slow, report())
+    rows_of(dealer, slow)
+    now = 4.5
+    done(dealer, slow, report())
+    held = [[one.times.held for found in batch.reports for one in found or () if one.times] for batch in batches]
+    assert held == [[4.0, 1.0], [0.5, 3.0]]
 
 
 def test_a_slow_bundle_holds_the_others_back_only_after_a_while() -> None:
