@@ -1,0 +1,290 @@
+"""The keeper of a controller's book: when it is read and written, how much of it, and what is told when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_up import PLAIN, cluster, decided, placed, seen, view
+
+from penstock.autoscaler import book_keeper
+from penstock.autoscaler.book_form import Remembered, remembered_of
+from penstock.autoscaler.book_keeper import ATTEMPTS, TOLD, BookKeeper, worth_keeping
+from penstock.autoscaler.lessons import DAY
+from penstock.autoscaler.policy import Decided, Fate, View
+from penstock.autoscaler.records import Verdict
+from penstock.autoscaler.steps import open_steps
+from penstock.errors import PenstockError
+from penstock.monitor.events import EventKind
+from penstock.monitor.kept_book import KeptBook
+from penstock.plans.plan import AddMachine, RemoveMachine, SetInstances
+from penstock.strategies.memory import Memory
+
+SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
+ONE, TWO = cluster(1), cluster(2)
+BEFORE, AFTER = placed(ONE, rows=1, work=1, out=1), placed(TWO, rows=1, work=3, out=1)
+AWAY = PenstockError("STATISTICS_UNREACHABLE", "The statistics store cannot be reached: nobody there.", "Start it.")
+
+
+def out(number: int = 1, at: float = 0.0, **more: Any) -> Decided:
+    actions = AddMachine(TWO.machines[1]), SetInstances("work", AFTER.of("work"))
+    return decided(number, seen(BEFORE, ONE, SPEEDS, 100.0), *actions, at=at, **more)
+
+
+def back(number: int = 2, at: float = 0.0, reverts: tuple[int, ...] = (1,), **more: Any) -> Decided:
+    actions = SetInstances("work", BEFORE.of("work")), RemoveMachine("m2")
+    return decided(number, seen(AFTER, TWO, SPEEDS, 100.0), *actions, at=at, reverts=reverts, **more)
+
+
+def scaled_out(now: float = 1000.0) -> View:
+    return view(seen(AFTER, TWO, SPEEDS, 100.0), now=now)
+
+
+class Store:
+    """Counts what is written, and may be away."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.writes = 0
+        self.away: Exception | None = None
+
+    def book(self) -> str | None:
+        if self.away is not None:
+            raise self.away
+        return self.text
+
+    def write_book(self, text: str) -> None:
+        if self.away is not None:
+            raise self.away
+        self.text = text
+        self.writes += 1
+
+
+class Driver:
+    """A keeper in a driver, and what it tells."""
+
+    def __init__(self, store: Store) -> None:
+        self.told: list[tuple[EventKind, str]] = []
+        self.numbers: list[int] = []
+        self.keeper = BookKeeper(KeptBook(store), lambda *told: self.told.append(told), self.numbers.append)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def begun(store: Store) -> BookKeeper:
+    keeper = Driver(store).keeper
+    keeper.recall(scaled_out())
+    return keeper
+
+
+def test_the_next_driver_knows_what_the_last_one_wrote(store: Store) -> None:
+    first = Driver(store)
+    known = first.keeper.recall(scaled_out())
+    assert known is not None
+    assert known.decided == ()
+    assert first.told == []
+    first.keeper.note(scaled_out(), (out(7),), 900.0)
+    second = Driver(store)
+    known = second.keeper.recall(scaled_out(now=2000.0))
+    assert known is not None
+    [one] = known.decided
+    assert (one.operation, one.fate, known.last_ended) == (7, Fate.DONE, 900.0)
+    assert second.numbers == [7], "the next operation is another one"
+    [(kind, text)] = second.told
+    assert kind is EventKind.NOTICE
+    assert text == "the controller knows 1 earlier decision from before the restart, and can take back 1 of them"
+
+
+def test_it_is_read_once(store: Store) -> None:
+    keeper = Driver(store).keeper
+    assert keeper.recall(scaled_out()) is not None
+    assert keeper.recall(scaled_out()) is None
+
+
+def test_it_is_written_when_something_has_changed(store: Store) -> None:
+    keeper, one = begun(store), out()
+    keeper.note(scaled_out(), (), None)
+    assert store.writes == 0, "nothing is known"
+    for _ in range(2):
+        keeper.note(scaled_out(), (one,), 900.0)
+    assert store.writes == 1
+    keeper.note(scaled_out(), (replace(one, reason="other"),), 900.0)
+    assert store.writes == 2
+    keeper.note(scaled_out(), (replace(one, reason="other"),), 950.0)
+    assert store.writes == 3
+    keeper.note(view(seen(BEFORE, ONE, SPEEDS, 100.0)), (replace(one, reason="other"),), 950.0)
+    assert store.writes == 4, "a person has changed instances"
+
+
+def test_nothing_is_written_over_what_was_not_read(store: Store) -> None:
+    store.text, store.away = "something", AWAY
+    keeper = Driver(store).keeper
+    with pytest.raises(PenstockError, match="STATISTICS_UNREACHABLE"):
+        keeper.recall(scaled_out())
+    store.away = None
+    keeper.note(scaled_out(), (out(),), None)
+    assert store.text == "something"
+
+
+def test_a_store_that_stays_away_is_not_waited_for_without_end(store: Store) -> None:
+    store.away = AWAY
+    driver = Driver(store)
+    for _ in range(ATTEMPTS - 1):
+        with pytest.raises(PenstockError, match="STATISTICS_UNREACHABLE"):
+            driver.keeper.recall(scaled_out())
+    known = driver.keeper.recall(scaled_out())
+    assert known is not None
+    assert known.decided == ()
+    [(kind, text)] = driver.told
+    assert kind is EventKind.FAULT
+    assert text.startswith("STATISTICS_UNREACHABLE")
+    assert "begins anew" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "DECISIONS_UNREADABLE: What the controller remembers of its decisions before the restart cannot be read"),
+        ('{"version": 99}', "a newer Penstock has written it (version 99; this one knows 1)"),
+    ],
+)
+def test_what_cannot_be_read_is_told_by_name_and_replaced(
+    store: Store, text: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.text = text
+    driver = Driver(store)
+    known = driver.keeper.recall(scaled_out())
+    assert known is not None
+    assert known.decided == ()
+    [(kind, told)] = driver.told
+    assert kind is EventKind.FAULT
+    assert says in told
+    assert "The controller begins anew." in told
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [("WARNING", told)]
+    assert "Traceback" not in caplog.text
+    driver.keeper.note(scaled_out(), (out(),), None)
+    assert store.text != text
+
+
+def test_what_another_topology_remembers_is_told_and_not_used(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(),), None)
+    driver = Driver(store)
+    other = scaled_out()
+    other = replace(other, snapshot=replace(other.snapshot, definition=replace(PLAIN, name="other")))
+    known = driver.keeper.recall(other)
+    assert known is not None
+    assert known.decided == ()
+    assert "the topology has other operators or other streams now" in driver.told[0][1]
+
+
+def test_a_mistake_of_its_own_keeps_no_topology_from_scaling(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun(store).note(scaled_out(), (out(),), None)
+    monkeypatch.setattr(book_keeper, "recollection", lambda *_: 1 / 0)
+    driver = Driver(store)
+    known = driver.keeper.recall(scaled_out())
+    assert known is not None
+    assert known.decided == ()
+    assert "does not fit: ZeroDivisionError" in driver.told[0][1]
+
+
+def test_what_is_dropped_is_told_and_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    begun(store).note(scaled_out(), (out(),), None)
+    driver = Driver(store)
+    driver.keeper.recall(view(seen(BEFORE, ONE, SPEEDS, 100.0)))
+    dropped = driver.told[1][1]
+    assert dropped.startswith("operation 1 (1 machine more): it will not be taken back, because")
+    assert [one.getMessage() for one in caplog.records] == [f"after the restart, {dropped}"]
+
+
+def test_few_sentences_are_told_and_all_are_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    begun(store).note(scaled_out(), [under_way(number) for number in range(1, TOLD + 3)], None)
+    driver = Driver(store)
+    driver.keeper.recall(scaled_out())
+    assert len(driver.told) == 1 + TOLD + 1
+    assert driver.told[-1][1] == "the log tells 2 more such changes"
+    assert len(caplog.records) == TOLD + 2
+
+
+def under_way(number: int) -> Decided:
+    return replace(out(number, verdict=Verdict.PENDING), fate=Fate.RUNNING, ended=None)
+
+
+def test_what_cannot_be_written_is_told_once_and_tried_again(store: Store) -> None:
+    driver = Driver(store)
+    driver.keeper.recall(scaled_out())
+    store.away = AWAY
+    for _ in range(3):
+        driver.keeper.note(scaled_out(), (out(),), None)
+    [(kind, text)] = driver.told
+    assert kind is EventKind.FAULT
+    assert "a restart would lose it: STATISTICS_UNREACHABLE" in text
+    store.away = None
+    driver.keeper.note(scaled_out(), (out(),), None)
+    assert store.writes == 1
+    assert driver.told[-1][0] is EventKind.RECOVERY
+
+
+# How much is kept
+
+
+def numbers(decided: Sequence[Decided]) -> list[int | None]:
+    return [one.operation for one in decided]
+
+
+def test_old_decisions_are_kept_as_long_as_something_depends_on_them() -> None:
+    now = 100 * DAY
+    useless = {"verdict": Verdict.UNCLEAR}
+    learned = out(3, 30.0, memory=Memory({"work": 100.0}), **useless)
+    history = [
+        out(1, 10.0, **useless),
+        back(2, 20.0, **useless),
+        learned,
+        back(4, 40.0, (3,), **useless),
+        out(5, 50.0, verdict=Verdict.NONE),
+        back(6, 60.0, (5,)),
+        out(7, 70.0, **useless),
+        out(8, now - 20.0, **useless),
+        back(9, now - 10.0, (8,)),
+    ]
+    kept = worth_keeping(history, now)
+    # 3 has rates, 5 brought nothing, 7 is an open step; 4 and 6 say that 3 and 5 are open no more.
+    assert numbers(kept) == [3, 4, 5, 6, 7, 8, 9]
+    assert open_steps(kept) == open_steps(history)
+
+
+def test_what_a_step_was_made_of_is_kept_with_it() -> None:
+    keeps_one = back(2, 20.0, verdict=Verdict.UNCLEAR)
+    actions = (SetInstances("work", placed(ONE, rows=1, work=2, out=1).of("work")), RemoveMachine("m2"))
+    keeps_one = replace(
+        keeps_one, proposal=replace(keeps_one.proposal, plan=replace(keeps_one.proposal.plan, actions=actions))
+    )
+    history = [out(1, 10.0, verdict=Verdict.UNCLEAR), keeps_one]
+    assert numbers(worth_keeping(history, 100 * DAY)) == [1, 2]
+    assert [step.instances for step in open_steps(history)] == [{"work": 1}]
+
+
+def test_no_more_is_written_than_is_allowed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(out(2 * n + 1, 10.0 * n), back(2 * n + 2, 10.0 * n + 5, (2 * n + 1,))) for n in range(300)]
+    history = [one for pair in pairs for one in pair]
+    begun(store).note(scaled_out(now=4000.0), history, None)
+    assert store.text is not None
+    assert len(store.text) < book_keeper.MOST_BYTES
+    known = remembered_of(store.text, PLAIN, TWO, 4000.0, lambda at: at)
+    assert isinstance(known, Remembered)
+    assert len(known.decided) <= 2 * book_keeper.KEPT
+    assert numbers(known.decided)[-1] == 600
+    monkeypatch.setattr(book_keeper, "MOST_BYTES", 20_000)
+    begun(store).note(scaled_out(now=4000.0), history, 3999.0)
+    assert len(store.text) < 20_000
+    monkeypatch.setattr(book_keeper, "MOST_BYTES", 300)
+    begun(store).note(scaled_out(now=4000.0), history, 3998.0)
+    known = remembered_of(store.text, PLAIN, TWO, 4000.0, lambda at: at)
+    assert isinstance(known, Remembered)
+    assert (known.decided, known.last_ended) == ((), 3998.0)
