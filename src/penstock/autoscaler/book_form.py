@@ -27,6 +27,9 @@ from penstock.topology.definition import TopologyDefinition
 VERSION = 1
 #: No count of anything is larger, and no slot has more instances of an operator: a number beyond that is damage.
 MOST, MOST_INSTANCES = 10**15, 10_000
+#: The most that the decisions may take. All of them are written with every change, and one of a topology with hundreds
+#: of operators on dozens of slots takes hundreds of kilobytes: fewer of those are kept.
+MOST_BYTES = 2 << 20
 #: What the reading of a damaged text can end in.
 _DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 Json = Any
@@ -75,23 +78,30 @@ def identity(definition: TopologyDefinition) -> str:
 
 
 def text_of(remembered: Remembered, definition: TopologyDefinition, now: float, shown: Time) -> str:
-    """The stored form. `shown` gives the time by the wall clock for one in run time."""
-    writer = _Writer(shown)
-    decided = [writer.decided(one) for one in remembered.decided]
-    return json.dumps(
-        {
-            "version": VERSION,
-            "topology": identity(definition),
-            "written": shown(now),
-            "last_ended": None if remembered.last_ended is None else shown(remembered.last_ended),
-            "machines": remembered.left.machines,
-            "instances": dict(remembered.left.instances),
-            "slots": [[slot.machine, slot.index, slot.cores] for slot in writer.slots],
-            "decided": decided,
-        },
-        separators=(",", ":"),
-        allow_nan=False,
-    )
+    """The stored form, with the newest decisions that fit into MOST_BYTES. `shown` gives the time by the wall clock for
+    one in run time."""
+    writer, decided, size = _Writer(shown), list[str](), 0
+    # Not one of them is left out between others: a step that was taken back would look open without what took it back.
+    for one in reversed(remembered.decided):
+        decided.append(_json(writer.decided(one)))
+        size += len(decided[-1]) + 1
+        if size > MOST_BYTES:
+            del decided[-1]
+            break
+    head = {
+        "version": VERSION,
+        "topology": identity(definition),
+        "written": shown(now),
+        "last_ended": None if remembered.last_ended is None else shown(remembered.last_ended),
+        "machines": remembered.left.machines,
+        "instances": dict(remembered.left.instances),
+        "slots": [[slot.machine, slot.index, slot.cores] for slot in writer.slots],
+    }
+    return f'{_json(head)[:-1]},"decided":[{",".join(reversed(decided))}]}}'
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def remembered_of(
@@ -150,10 +160,11 @@ class _Writer:
             "ended": None if one.ended is None else self._shown(one.ended),
             "dropped": one.dropped,
             "proposal": self._proposal(one.proposal),
-            "record": None if record is None else self._record(record, record.proposal == one.proposal),
+            "record": None if record is None else self._record(record, one.proposal),
         }
 
-    def _record(self, one: Record, same: bool) -> Json:
+    def _record(self, one: Record, decided: Proposal) -> Json:
+        same = one.proposal is decided or one.proposal == decided
         return {
             "at": self._shown(one.at),
             "proposal": None if same else self._proposal(one.proposal),

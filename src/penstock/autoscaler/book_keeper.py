@@ -18,10 +18,9 @@ from penstock.monitor.kept_book import KeptBook
 
 #: The most decisions that are kept beside those that something depends on for longer.
 KEPT = 200
-#: The most that is kept, in bytes: with a large topology, fewer decisions.
-MOST_BYTES = 1 << 20
-#: A store that is away is asked again in so many rounds before the controller begins anew.
-ATTEMPTS = 10
+#: For so many seconds a store that is away is asked again, and machines that are missing are waited for: the executors
+#: of an attached cluster may come one after the other. With the default settings nothing is decided so early anyway.
+WAIT = 120.0
 #: So many sentences about what does not hold any more are told; the log has all of them.
 TOLD = 5
 Tell = Callable[[EventKind, str], None]
@@ -38,42 +37,52 @@ class BookKeeper:
         self._continue_after = continue_after
         #: Whether it is settled what is known of the time before.
         self._recalled = False
-        self._attempts = 0
+        #: When that was asked first, in run time.
+        self._asked_at: float | None = None
         #: What was written last.
         self._written: tuple[tuple[Decided, ...], float | None, Shape] = ((), None, Shape())
         #: Why the last attempt to write failed; empty if it did not.
         self._failed = ""
 
     def recall(self, view: View) -> Recollection | None:
-        """What the last driver's controller knew, as far as it fits this view; None if that was asked before. While
-        the store is away, its error is raised: a controller that knows nothing would do what it has learned not to."""
+        """What the last driver's controller knew, as far as it fits this view; None if that was asked before. As long
+        as the store is away, or machines are missing that may still come, a named error is raised: a controller that
+        knows nothing would do what it has learned not to."""
         if self._recalled:
             return None
+        self._asked_at = view.now if self._asked_at is None else self._asked_at
+        waits = view.now < self._asked_at + WAIT
         try:
             text = self._kept.read()
         except PenstockError as away:
-            self._attempts += 1
-            if self._attempts < ATTEMPTS:
+            if waits:
                 raise
             text = None
             self._warn(f"{away.name}: {away.message} The controller begins anew: what it added before stays.")
+        remembered = None if text is None else self._readable(text, view)
+        if remembered is not None and waits and view.machines < remembered.left.machines:
+            raise _some_are_missing(view.machines, remembered.left.machines)
         self._recalled = True
-        found = Recollection() if text is None else self._fitting(text, view)
+        found = Recollection() if remembered is None else self._fitting(remembered, view)
         numbers = [one.operation for one in found.decided if one.operation is not None]
         self._continue_after(max(numbers, default=0))
         return found
 
-    def _fitting(self, text: str, view: View) -> Recollection:
-        snapshot = view.snapshot
+    def _readable(self, text: str, view: View) -> Remembered | None:
+        """What a text says; None, and a warning, if it says nothing that could be used."""
         try:
-            remembered = remembered_of(text, snapshot.definition, snapshot.cluster, view.now, meant)
-            if isinstance(remembered, DoesNotFit):
-                self._warn(f"the controller begins anew, because what it remembers does not fit: {remembered.reason}")
-                return Recollection()
-            found = recollection(remembered, snapshot.placement, snapshot.cluster, view.now)
+            found = remembered_of(text, view.snapshot.definition, view.snapshot.cluster, view.now, meant)
         except PenstockError as unreadable:
             self._warn(str(unreadable))
-            return Recollection()
+            return None
+        if isinstance(found, DoesNotFit):
+            self._warn(f"the controller begins anew, because what it remembers does not fit: {found.reason}")
+            return None
+        return found
+
+    def _fitting(self, remembered: Remembered, view: View) -> Recollection:
+        try:
+            found = recollection(remembered, view.snapshot.placement, view.snapshot.cluster, view.now)
         except Exception as problem:  # a mistake in here must not keep a topology from scaling
             LOGGER.info("what a controller remembers does not fit", exc_info=True)
             self._warn(f"the controller begins anew, because what it remembers does not fit: {type(problem).__name__}")
@@ -103,8 +112,8 @@ class BookKeeper:
         if same and (ended, shape) == (last_ended, left):
             return
         try:
-            text = _bounded(decided, left, last_ended, view)
-            self._kept.write(text)
+            kept = Remembered(tuple(worth_keeping(decided, view.now)), left, last_ended)
+            self._kept.write(text_of(kept, view.snapshot.definition, view.now, shown))
         except Exception as problem:
             why = f"{problem.name}: {problem.message}" if isinstance(problem, PenstockError) else repr(problem)
             if why != self._failed:
@@ -121,29 +130,26 @@ class BookKeeper:
         self._tell(EventKind.FAULT, what)
 
 
-def _bounded(decided: Sequence[Decided], left: Shape, last_ended: float | None, view: View) -> str:
-    """The text of what is worth keeping, or of the newest of it where that is too long."""
-    most = KEPT
-    while True:
-        kept = worth_keeping(decided, view.now, most) if most else ()
-        text = text_of(Remembered(tuple(kept), left, last_ended), view.snapshot.definition, view.now, shown)
-        if len(text) <= MOST_BYTES or not most:
-            return text
-        most //= 2
+def _some_are_missing(there: int, before: int) -> PenstockError:
+    return PenstockError(
+        "INCOMPLETE_SNAPSHOT",
+        f"the cluster has {there} machines, and had {before} before the restart.",
+        "The controller waits a little for the others, and then goes on without them.",
+    )
 
 
-def worth_keeping(decided: Sequence[Decided], now: float, most: int = KEPT) -> list[Decided]:
+def worth_keeping(decided: Sequence[Decided], now: float) -> list[Decided]:
     """The newest decisions of a day, which is as long as lessons look back; and older ones that are steps to be taken
     back, or that say that more brings nothing, or what rates were."""
     done = [one for one in decided if one.fate is Fate.DONE]
     more = [one for one in decided if _tells_of_more(one)]
     learned = [one for one in done if one.proposal.memory is not None]
     steps = {step.operation for step in open_steps(decided)}
-    kept = [one for one in decided[-most:] if one.at > now - DAY]
+    kept = [one for one in decided[-KEPT:] if one.at > now - DAY]
     kept += [one for one in decided if one.operation in steps]
     kept += [*more[-WITHOUT_EFFECT:], *done[-1:], *learned[-1:]]
     chosen, operations = {id(one) for one in kept}, _with_linked({one.operation for one in kept}, decided)
-    return [one for one in decided if id(one) in chosen or one.operation in operations][-2 * most :]
+    return [one for one in decided if id(one) in chosen or one.operation in operations][-2 * KEPT :]
 
 
 def _with_linked(operations: set[int | None], decided: Sequence[Decided]) -> set[int | None]:

@@ -111,6 +111,7 @@ class Simulation:
             topology.pause(paused)
             topology.monitor.restart(run_time())
             self._begin()
+            self._stride = self._every  # the first rounds come one after the other, whatever the last ones did
 
         topology.clock.later(seconds, begin, "restart")
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from made_up import PLAIN, cluster, decided, placed, seen, view
 
-from penstock.autoscaler import book_keeper
+from penstock.autoscaler import book_form, book_keeper
 from penstock.autoscaler.book_form import Remembered, remembered_of
-from penstock.autoscaler.book_keeper import ATTEMPTS, TOLD, BookKeeper, worth_keeping
+from penstock.autoscaler.book_keeper import KEPT, TOLD, WAIT, BookKeeper, worth_keeping
 from penstock.autoscaler.lessons import DAY
 from penstock.autoscaler.policy import Decided, Fate, View
+from penstock.autoscaler.recollection import Recollection
 from penstock.autoscaler.records import Verdict
 from penstock.autoscaler.steps import open_steps
 from penstock.errors import PenstockError
@@ -134,10 +135,10 @@ def test_nothing_is_written_over_what_was_not_read(store: Store) -> None:
 def test_a_store_that_stays_away_is_not_waited_for_without_end(store: Store) -> None:
     store.away = AWAY
     driver = Driver(store)
-    for _ in range(ATTEMPTS - 1):
+    for now in (1000.0, 1010.0, 1000.0 + WAIT - 1):
         with pytest.raises(PenstockError, match="STATISTICS_UNREACHABLE"):
-            driver.keeper.recall(scaled_out())
-    known = driver.keeper.recall(scaled_out())
+            driver.keeper.recall(scaled_out(now))
+    known = driver.keeper.recall(scaled_out(1000.0 + WAIT))
     assert known is not None
     assert known.decided == ()
     [(kind, text)] = driver.told
@@ -194,13 +195,44 @@ def test_a_mistake_of_its_own_keeps_no_topology_from_scaling(
     assert "does not fit: ZeroDivisionError" in driver.told[0][1]
 
 
+def waited_for(driver: Driver, seen_then: View) -> Recollection:
+    """What is known once machines that are missing are not waited for any longer."""
+    for later in (0.0, WAIT - 1):
+        with pytest.raises(PenstockError, match="had 2 before the restart") as waits:
+            driver.keeper.recall(replace(seen_then, now=seen_then.now + later))
+        assert waits.value.name == "INCOMPLETE_SNAPSHOT"
+    assert driver.told == []
+    known = driver.keeper.recall(replace(seen_then, now=seen_then.now + WAIT))
+    assert known is not None
+    return known
+
+
 def test_what_is_dropped_is_told_and_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     begun(store).note(scaled_out(), (out(),), None)
     driver = Driver(store)
-    driver.keeper.recall(view(seen(BEFORE, ONE, SPEEDS, 100.0)))
+    waited_for(driver, view(seen(BEFORE, ONE, SPEEDS, 100.0)))
     dropped = driver.told[1][1]
     assert dropped.startswith("operation 1 (1 machine more): it will not be taken back, because")
     assert [one.getMessage() for one in caplog.records] == [f"after the restart, {dropped}"]
+
+
+def test_a_machine_that_comes_late_is_not_gone(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(),), None)
+    driver = Driver(store)
+    few = view(seen(placed(ONE, rows=1, work=3, out=1), ONE, SPEEDS, 100.0))
+    for _ in range(3):
+        with pytest.raises(PenstockError, match="the cluster has 1 machines, and had 2 before the restart"):
+            driver.keeper.recall(few)
+    known = driver.keeper.recall(scaled_out())
+    assert known is not None
+    assert known.told == ()
+    assert [step.machines for step in open_steps(known.decided)] == [1]
+
+
+def test_a_machine_that_does_not_come_is_gone(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(),), None)
+    known = waited_for(Driver(store), view(seen(placed(ONE, rows=1, work=3, out=1), ONE, SPEEDS, 100.0)))
+    assert [step.machines for step in open_steps(known.decided)] == [0]
 
 
 def test_few_sentences_are_told_and_all_are_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -274,17 +306,22 @@ def test_no_more_is_written_than_is_allowed(store: Store, monkeypatch: pytest.Mo
     pairs = [(out(2 * n + 1, 10.0 * n), back(2 * n + 2, 10.0 * n + 5, (2 * n + 1,))) for n in range(300)]
     history = [one for pair in pairs for one in pair]
     begun(store).note(scaled_out(now=4000.0), history, None)
-    assert store.text is not None
-    assert len(store.text) < book_keeper.MOST_BYTES
-    known = remembered_of(store.text, PLAIN, TWO, 4000.0, lambda at: at)
-    assert isinstance(known, Remembered)
-    assert len(known.decided) <= 2 * book_keeper.KEPT
-    assert numbers(known.decided)[-1] == 600
-    monkeypatch.setattr(book_keeper, "MOST_BYTES", 20_000)
+    assert numbers(read(store))[0] == 601 - KEPT
+    assert numbers(read(store))[-1] == 600
+    monkeypatch.setattr(book_form, "MOST_BYTES", 20_000)
     begun(store).note(scaled_out(now=4000.0), history, 3999.0)
-    assert len(store.text) < 20_000
-    monkeypatch.setattr(book_keeper, "MOST_BYTES", 300)
+    assert store.text is not None
+    assert 18_000 < len(store.text) < 21_000
+    kept = numbers(read(store))
+    assert 5 < len(kept) < 100
+    assert kept == list(range(601 - len(kept), 601))
+    monkeypatch.setattr(book_form, "MOST_BYTES", 300)
     begun(store).note(scaled_out(now=4000.0), history, 3998.0)
+    assert read(store) == ()
+
+
+def read(store: Store) -> tuple[Decided, ...]:
+    assert store.text is not None
     known = remembered_of(store.text, PLAIN, TWO, 4000.0, lambda at: at)
     assert isinstance(known, Remembered)
-    assert (known.decided, known.last_ended) == ((), 3998.0)
+    return known.decided
