@@ -54,11 +54,11 @@ class BookKeeper:
         waits = view.now < self._asked_at + WAIT
         try:
             text = self._kept.read()
-        except PenstockError as away:
-            if waits:
+        except Exception as away:
+            if waits and isinstance(away, PenstockError):
                 raise
             text = None
-            self._warn(f"{away.name}: {away.message} The controller begins anew: what it added before stays.")
+            self._warn(f"{_named(away)} The controller begins anew: it cannot read what it knew before the restart.")
         remembered = None if text is None else self._readable(text, view)
         if remembered is not None and waits and view.machines < remembered.left.machines:
             raise _some_are_missing(view.machines, remembered.left.machines)
@@ -115,9 +115,8 @@ class BookKeeper:
             kept = Remembered(tuple(worth_keeping(decided, view.now)), left, last_ended)
             self._kept.write(text_of(kept, view.snapshot.definition, view.now, shown))
         except Exception as problem:
-            why = f"{problem.name}: {problem.message}" if isinstance(problem, PenstockError) else repr(problem)
+            why = _named(problem)
             if why != self._failed:
-                LOGGER.info("what the controller remembers cannot be written", exc_info=True)
                 self._warn(f"what the controller remembers cannot be written, and a restart would lose it: {why}")
             self._failed = why
             return
@@ -130,10 +129,17 @@ class BookKeeper:
         self._tell(EventKind.FAULT, what)
 
 
+def _named(problem: Exception) -> str:
+    if isinstance(problem, PenstockError):
+        return f"{problem.name}: {problem.message}"
+    LOGGER.info("a mistake in what a controller remembers", exc_info=problem)
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:200]}."
+
+
 def _some_are_missing(there: int, before: int) -> PenstockError:
     return PenstockError(
         "INCOMPLETE_SNAPSHOT",
-        f"the cluster has {there} machines, and had {before} before the restart.",
+        f"the cluster has {there} of the {before} machines that it had before the restart.",
         "The controller waits a little for the others, and then goes on without them.",
     )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +20,11 @@ from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.recollection import Recollection
 from penstock.autoscaler.records import Verdict
 from penstock.autoscaler.steps import open_steps
+from penstock.clock import Clock, replaced_by
 from penstock.errors import PenstockError
 from penstock.monitor.events import EventKind
-from penstock.monitor.kept_book import KeptBook
+from penstock.monitor.kept_book import BookStore, KeptBook
+from penstock.monitor.store import StatisticsStore
 from penstock.plans.plan import AddMachine, RemoveMachine, SetInstances
 from penstock.strategies.memory import Memory
 
@@ -66,7 +71,7 @@ class Store:
 class Driver:
     """A keeper in a driver, and what it tells."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: BookStore) -> None:
         self.told: list[tuple[EventKind, str]] = []
         self.numbers: list[int] = []
         self.keeper = BookKeeper(KeptBook(store), lambda *told: self.told.append(told), self.numbers.append)
@@ -77,7 +82,7 @@ def store() -> Store:
     return Store()
 
 
-def begun(store: Store) -> BookKeeper:
+def begun(store: BookStore) -> BookKeeper:
     keeper = Driver(store).keeper
     keeper.recall(scaled_out())
     return keeper
@@ -147,6 +152,16 @@ def test_a_store_that_stays_away_is_not_waited_for_without_end(store: Store) -> 
     assert "begins anew" in text
 
 
+def test_a_mistake_in_the_store_is_not_waited_for(store: Store) -> None:
+    store.away = KeyError("value")
+    driver = Driver(store)
+    known = driver.keeper.recall(scaled_out())
+    assert known is not None
+    assert driver.told[0][1].startswith("KeyError: 'value'. The controller begins anew")
+    driver.keeper.note(scaled_out(), (out(),), None)
+    assert "a restart would lose it: KeyError" in driver.told[1][1]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -198,7 +213,7 @@ def test_a_mistake_of_its_own_keeps_no_topology_from_scaling(
 def waited_for(driver: Driver, seen_then: View) -> Recollection:
     """What is known once machines that are missing are not waited for any longer."""
     for later in (0.0, WAIT - 1):
-        with pytest.raises(PenstockError, match="had 2 before the restart") as waits:
+        with pytest.raises(PenstockError, match="1 of the 2 machines") as waits:
             driver.keeper.recall(replace(seen_then, now=seen_then.now + later))
         assert waits.value.name == "INCOMPLETE_SNAPSHOT"
     assert driver.told == []
@@ -221,7 +236,7 @@ def test_a_machine_that_comes_late_is_not_gone(store: Store) -> None:
     driver = Driver(store)
     few = view(seen(placed(ONE, rows=1, work=3, out=1), ONE, SPEEDS, 100.0))
     for _ in range(3):
-        with pytest.raises(PenstockError, match="the cluster has 1 machines, and had 2 before the restart"):
+        with pytest.raises(PenstockError, match="the cluster has 1 of the 2 machines that it had"):
             driver.keeper.recall(few)
     known = driver.keeper.recall(scaled_out())
     assert known is not None
@@ -261,6 +276,39 @@ def test_what_cannot_be_written_is_told_once_and_tried_again(store: Store) -> No
     driver.keeper.note(scaled_out(), (out(),), None)
     assert store.writes == 1
     assert driver.told[-1][0] is EventKind.RECOVERY
+
+
+# With a real store
+
+
+def test_a_store_on_disk_hands_it_from_driver_to_driver(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/statistics.sqlite"
+    with closing(StatisticsStore.open(url, "line")) as first:
+        begun(first).note(scaled_out(), (out(3),), 900.0)
+    with closing(StatisticsStore.open(url, "line")) as second:
+        known = Driver(second).keeper.recall(scaled_out())
+        assert known is not None
+        assert numbers(known.decided) == [3]
+    with closing(sqlite3.connect(tmp_path / "statistics.sqlite")) as vandal:
+        vandal.execute("update penstock_statistics_meta set value = substr(value, 1, 99) where key = 'controller_book'")
+        vandal.commit()
+    with closing(StatisticsStore.open(url, "line")) as third:
+        driver = Driver(third)
+        known = driver.keeper.recall(scaled_out())
+        assert known is not None
+        assert known.decided == ()
+        assert driver.told[0][1].startswith("DECISIONS_UNREADABLE")
+
+
+def test_a_wall_clock_that_was_set_back_by_a_year_freezes_nothing(store: Store) -> None:
+    year = 365 * DAY
+    with replaced_by(Clock(lambda: 5 * year, lambda: 0.0)):
+        begun(store).note(scaled_out(now=5 * year), (out(at=5 * year - 600),), 5 * year - 60)
+    with replaced_by(Clock(lambda: 4 * year, lambda: 0.0)):
+        known = Driver(store).keeper.recall(scaled_out(now=4 * year))
+    assert known is not None
+    assert known.last_ended == 4 * year - 60
+    assert [one.at for one in known.decided] == [4 * year - 600]
 
 
 # How much is kept
