@@ -19,6 +19,7 @@ from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Waiting
 from penstock.monitor.store import StatisticsStore
@@ -586,3 +587,29 @@ def test_a_store_that_is_away_loses_no_decision(store: StatisticsStore) -> None:
     there.away = False
     assert log.flush() == 1
     assert len(store.decisions()) == 1
+
+
+def test_what_a_controller_remembers_is_there_for_the_next_driver(store: StatisticsStore, open_store: Open) -> None:
+    assert KeptBook(store).read() is None
+    KeptBook(store).write('{"version": 1}')
+    KeptBook(store).write('{"version": 1, "longer": true}')
+    store.keep_house(T0)
+    assert KeptBook(open_store()).read() == '{"version": 1, "longer": true}'
+    assert KeptBook(open_store("other")).read() is None
+
+
+def test_only_the_owner_reads_what_a_controller_remembers(store: StatisticsStore, url: str, tmp_path: Path) -> None:
+    KeptBook(store).write("{}")
+    if url.startswith("postgresql"):
+        pytest.skip("who may read a database is for the server to say")
+    files = list(tmp_path.glob("penstock.db*"))
+    assert files
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
+
+
+def test_without_a_store_the_text_lives_as_long_as_the_process() -> None:
+    kept = KeptBook()
+    assert kept.read() is None
+    kept.write("{}")
+    assert kept.read() == "{}"
+    assert KeptBook().read() is None

@@ -19,6 +19,7 @@ from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.evaluation import snapshot_of
 from penstock.monitor.events import EventLog
 from penstock.monitor.intervals import Interval
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.machine_uses import MachineUses
 from penstock.monitor.places import with_uses
 from penstock.monitor.report import BatchReport
@@ -44,6 +45,7 @@ class Monitor:
     ) -> None:
         self.events = EventLog(store)
         self.decisions = DecisionLog(store)
+        self.kept_book = KeptBook(store)
         self.store = store
         self._definition = definition
         self._settings = settings

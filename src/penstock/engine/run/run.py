@@ -40,6 +40,7 @@ from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.observed_places import ObservedPlaces
@@ -140,6 +141,10 @@ class Run:
     @property
     def decisions(self) -> DecisionLog:
         return self.monitor.decisions
+
+    @property
+    def kept_book(self) -> KeptBook:
+        return self.monitor.kept_book
 
     def _watching(self) -> Watcher:
         if self._watcher is None:
