@@ -93,8 +93,9 @@ class Published:
         assert self.may_go_on.wait(5)
         if self.failure is not None:
             raise self.failure
-        self.batches.append((batch.number, batch.cut.shares[0].load["rows"]))  # type: ignore[index]
-        self.rows.published = batch.cut.ends["0"]
+        load, end = batch.cut.shares[0].load, batch.cut.ends["0"]
+        self.batches.append((batch.number, [self.rows.published, end] if load is None else load["rows"]))
+        self.rows.published = end
 
 
 def report(slot: str = "a/0", rows: int = 1) -> tuple[BundleReport, ...]:

@@ -187,6 +187,8 @@ class Dealer(Gate):
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
             self._completed.notify_all()
+            if self._batches.spans_turns:
+                self._watch.wake_all()  # somebody may have waited for this share
         return True
 
     def publish_next(self, seconds: float) -> bool:
@@ -206,10 +208,12 @@ class Dealer(Gate):
             with self._channels.lock:
                 self._publishing = False
                 # Waking a thread is among the dearest things that the driver does for a batch.
-                somebody_waits = self._ended or self._is_too_far_ahead()
+                somebody_waits, spans_turns = self._ended or self._is_too_far_ahead(), self._batches.spans_turns
                 if published:
                     self._batches.published()
-                if somebody_waits:
+                if spans_turns:
+                    self._watch.wake_all()
+                elif somebody_waits:
                     self._channels.notify()
         return True
 
@@ -286,7 +290,7 @@ class Dealer(Gate):
             work = dealt.share.work
             return sum(one.rows_in for one in reports[:1]) if work is None else work
         read = dealt.batch.cut.read
-        return self._part_of(read.rows if read.work is None else read.work, standing)
+        return int(self._part_of(read.rows if read.work is None else read.work, standing) * dealt.portion)
 
     def _part_of(self, whole: int, standing: Standing) -> int:
         """A bundle's fair part of rows that all bundles get some of. It is rounded up: the bound of a batch is rounded
@@ -297,8 +301,9 @@ class Dealer(Gate):
 
     def _has_found(self, standing: Standing) -> bool:
         """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
-        leaves = self._ended or standing.gone or standing.turn < self._roster.turn
-        return leaves or self._batches.has_work_for(standing)
+        if self._ended or standing.gone or self._batches.has_work_for(standing):
+            return True
+        return standing.turn < self._roster.turn and not self._batches.has_share_of(standing)
 
     def _found(self, standing: Standing) -> Dealt | None:
         """A bundle of an earlier turn takes what is still for it, and then leaves."""
@@ -322,11 +327,7 @@ class Dealer(Gate):
 
     def _is_too_far_ahead(self) -> bool:
         """Whether no batch is cut before an open one is published."""
-        oldest = self._batches.oldest
-        if len(self._batches) >= AHEAD * len(self._roster.bundles):
-            return True
-        # Keys change hands only when what was read of them before is published.
-        return not self._batches.any_bundle and oldest is not None and oldest.turn != self._roster.turn
+        return len(self._batches) >= AHEAD * len(self._roster.bundles) or self._batches.holds_ranges_before
 
     def _is_full(self, channel: str) -> bool:
         """What bundles have written counts, also while it waits to be published. What is published counts already."""
@@ -349,7 +350,7 @@ class Dealer(Gate):
         return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in learning)
 
     def _has_share(self, standing: Standing) -> bool:
-        return standing.work is not None or self._batches.has_work_for(standing)
+        return standing.work is not None or self._batches.has_share_of(standing)
 
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger()
