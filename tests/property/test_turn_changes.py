@@ -145,8 +145,12 @@ class World:
                 else:
                     assert batch.reports[part] is None, "rows behind are worked off already"
 
-    def publish(self, batch: OpenBatch) -> None:
+    def publish(self, batches: Sequence[OpenBatch]) -> None:
         self.meanwhile()
+        for batch in batches:
+            self.publish_one(batch)
+
+    def publish_one(self, batch: OpenBatch) -> None:
         assert batch.number == len(self.published) // GROUPS
         rows = sorted(row for share in batch.cut.shares for row in rows_by_key(share))
         start = self.rows.published

@@ -40,6 +40,8 @@ FEW_ROWS = 256
 MOST_FEW_ROWS = 16_384
 #: How much the newest share says about what a share costs.
 COST_WEIGHT = 0.1
+#: So many batches that wait to be published share one transaction. More would save little, and keep others waiting.
+TOGETHER = 16
 
 
 class Dealer(Gate):
@@ -51,7 +53,7 @@ class Dealer(Gate):
         outputs: Sequence[str],
         pacer: Callable[[], Pacer],
         linger: Callable[[], float],
-        publish: Callable[[OpenBatch], None],
+        publish: Callable[[Sequence[OpenBatch]], None],
         *,
         throttle: bool = True,
         first_batch: int = 0,
@@ -60,6 +62,7 @@ class Dealer(Gate):
         super().__init__(channels, outputs, throttle=throttle)
         self._pacer = pacer
         self._linger = linger
+        #: Publishes batches in one transaction: all of them, or none.
         self._publish = publish
         self._clock = clock
         self._roster = Roster()
@@ -191,25 +194,25 @@ class Dealer(Gate):
                 self._watch.wake_all()  # somebody may have waited for this share
         return True
 
-    def publish_next(self, seconds: float) -> bool:
-        """Publish the next batch. Waits so long until it is complete and all before it are published; False if it is
-        not, or nothing more is to be published. One thread calls this."""
+    def publish_next(self, seconds: float, most: int = TOGETHER) -> bool:
+        """Publish the next batch, and those behind it that are complete too, so many at most. Waits so long until the
+        next one is complete; False if it is not, or nothing more is to be published. One thread calls this."""
         with self._channels.lock:
             self._completed.wait_for(lambda: self._ended or self._batches.complete(), seconds)
-            ready = [] if self._ended else self._batches.complete()[:1]
+            ready = [] if self._ended else self._batches.complete()[:most]
             if not ready:
                 return False
             self._publishing = True
         published = False
         try:
-            self._publish(ready[0])
+            self._publish(ready)
             published = True
         finally:
             with self._channels.lock:
                 self._publishing = False
                 # Waking a thread is among the dearest things that the driver does for a batch.
                 somebody_waits, spans_turns = self._ended or self._is_too_far_ahead(), self._batches.spans_turns
-                if published:
+                for _ in ready if published else ():
                     self._batches.published()
                 if spans_turns:
                     self._watch.wake_all()
