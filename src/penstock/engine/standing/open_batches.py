@@ -61,15 +61,15 @@ class OpenBatches:
 
     def deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """A batch was cut for these bundles of a turn: its shares wait for whoever asks, or each for its bundle."""
-        shares, portions = list(cut.shares), [1.0] * len(cut.shares)
+        portions = [1.0] * len(cut.shares)
         if not self.any_bundle and (held := self._held(turn)):
             runs = [parted(share, held) for share in cut.shares]
-            shares = [share for run in runs for share in run]
+            cut = replace(cut, shares=tuple(share for run in runs for share in run))
             portions = [_size(share) / sum(map(_size, run)) for run in runs for share in run]
-        batch = OpenBatch(self._next, replace(cut, shares=tuple(shares)), turn, now, [None] * len(shares))
+        batch = OpenBatch(self._next, cut, turn, now, [None] * len(cut.shares))
         self._next = batch.number + 1
         self._batches.append(batch)
-        for part, (share, portion) in enumerate(zip(shares, portions, strict=True)):
+        for part, (share, portion) in enumerate(zip(cut.shares, portions, strict=True)):
             dealt = Dealt(batch, part, share, self._silences, portion)
             if self.any_bundle:
                 self._for_anyone.append(dealt)
