@@ -85,6 +85,11 @@ class InputPart:
         part.__dict__["text"] = self.text
         return part
 
+    @property
+    def spread(self) -> Spread:
+        """How the rows of its input reach the bundles. A part that is in a share has pieces."""
+        return self.pieces[0].spread
+
     @cached_property
     def text(self) -> str:
         return json.dumps([list(vars(piece).values()) for piece in self.pieces])
@@ -104,6 +109,13 @@ class Share:
         """How much a source is to read, in what the pacer counts; None for operators that read channels: their bundles
         say how many rows that were."""
         return sum(size for _, size in self.load["ranges"]) if self.load and "ranges" in self.load else None
+
+    @property
+    def groups(self) -> tuple[int, int] | None:
+        """[first, stop) of the groups of keys of the rows that are split by key: the same for all inputs; None if there
+        are no such rows."""
+        keyed = (part for part in self.parts if part.spread is Spread.BY_KEY)
+        return next(((part.first_group, part.stop_group) for part in keyed), None)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:

@@ -42,6 +42,8 @@ FEW_ROWS = 256
 MOST_FEW_ROWS = 16_384
 #: How much the newest share says about what a share costs.
 COST_WEIGHT = 0.1
+#: So many batches that wait to be published share one transaction. More would save little, and keep others waiting.
+TOGETHER = 16
 
 
 class Dealer(Gate):
@@ -53,7 +55,7 @@ class Dealer(Gate):
         outputs: Sequence[str],
         pacer: Callable[[], Pacer],
         linger: Callable[[], float],
-        publish: Callable[[OpenBatch], None],
+        publish: Callable[[Sequence[OpenBatch]], None],
         *,
         throttle: bool = True,
         first_batch: int = 0,
@@ -62,6 +64,7 @@ class Dealer(Gate):
         super().__init__(channels, outputs, throttle=throttle)
         self._pacer = pacer
         self._linger = linger
+        #: Publishes batches in one transaction: all of them, or none.
         self._publish = publish
         self._clock = clock
         self._roster = Roster()
@@ -195,29 +198,33 @@ class Dealer(Gate):
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
             self._completed.notify_all()
+            if self._batches.spans_turns:
+                self._watch.wake_all()  # somebody may have waited for this share
         return True
 
-    def publish_next(self, seconds: float) -> bool:
-        """Publish the next batch. Waits so long until it is complete and all before it are published; False if it is
-        not, or nothing more is to be published. One thread calls this."""
+    def publish_next(self, seconds: float, most: int = TOGETHER) -> bool:
+        """Publish the next batch, and those behind it that are complete too, so many at most. Waits so long until the
+        next one is complete; False if it is not, or nothing more is to be published. One thread calls this."""
         with self._channels.lock:
             self._completed.wait_for(lambda: self._ended or self._batches.complete(), seconds)
-            ready = [] if self._ended else self._batches.complete()[:1]
+            ready = [] if self._ended else self._batches.complete()[:most]
             if not ready:
                 return False
             self._publishing = True
         published = False
         try:
-            self._publish(ready[0])
+            self._publish(ready)
             published = True
         finally:
             with self._channels.lock:
                 self._publishing = False
                 # Waking a thread is among the dearest things that the driver does for a batch.
-                somebody_waits = self._ended or self._is_too_far_ahead()
-                if published:
+                somebody_waits, spans_turns = self._ended or self._is_too_far_ahead(), self._batches.spans_turns
+                for _ in ready if published else ():
                     self._batches.published()
-                if somebody_waits:
+                if spans_turns:
+                    self._watch.wake_all()
+                elif somebody_waits:
                     self._channels.notify()
         return True
 
@@ -300,7 +307,7 @@ class Dealer(Gate):
             work = dealt.share.work
             return sum(one.rows_in for one in reports[:1]) if work is None else work
         read = dealt.batch.cut.read
-        return self._part_of(read.rows if read.work is None else read.work, standing)
+        return int(self._part_of(read.rows if read.work is None else read.work, standing) * dealt.portion)
 
     def _part_of(self, whole: int, standing: Standing) -> int:
         """A bundle's fair part of rows that all bundles get some of. It is rounded up: the bound of a batch is rounded
@@ -311,8 +318,9 @@ class Dealer(Gate):
 
     def _has_found(self, standing: Standing) -> bool:
         """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
-        leaves = self._ended or standing.gone or standing.turn < self._roster.turn
-        return leaves or self._batches.has_work_for(standing)
+        if self._ended or standing.gone or self._batches.has_work_for(standing):
+            return True
+        return standing.turn < self._roster.turn and not self._batches.has_share_of(standing)
 
     def _found(self, standing: Standing) -> Dealt | None:
         """A bundle of an earlier turn takes what is still for it, and then leaves."""
@@ -344,11 +352,7 @@ class Dealer(Gate):
 
     def _is_too_far_ahead(self) -> bool:
         """Whether no batch is cut before an open one is published."""
-        oldest = self._batches.oldest
-        if len(self._batches) >= AHEAD * len(self._roster.bundles):
-            return True
-        # Keys change hands only when what was read of them before is published.
-        return not self._batches.any_bundle and oldest is not None and oldest.turn != self._roster.turn
+        return len(self._batches) >= AHEAD * len(self._roster.bundles) or self._batches.holds_ranges_before
 
     def _is_full(self, channel: str) -> bool:
         """What bundles have written counts, also while it waits to be published. What is published counts already."""
@@ -371,7 +375,7 @@ class Dealer(Gate):
         return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in learning)
 
     def _has_share(self, standing: Standing) -> bool:
-        return standing.work is not None or self._batches.has_work_for(standing)
+        return standing.work is not None or self._batches.has_share_of(standing)
 
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger()

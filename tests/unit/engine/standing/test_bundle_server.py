@@ -90,8 +90,8 @@ class Query:
         self.dealer.open()
         self.dealer.serve(1, [BUNDLE])
 
-    def _publish(self, batch: OpenBatch) -> None:
-        self.published.append(batch.number)
+    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+        self.published.extend(batch.number for batch in batches)
 
     def publishes(self) -> None:
         """As a query does, in a thread of its own."""
