@@ -259,7 +259,7 @@ def test_a_source_that_gives_none_of_the_rows_that_it_says_it_has_is_waited_for(
 
 def test_what_a_bundle_has_waited_goes_with_the_report_of_its_share() -> None:
     waiter, batches = Waiter(Rows(0)), list[Any]()
-    waiter.dealer._publish = batches.append  # type: ignore[method-assign]
+    waiter.dealer._publish = batches.extend  # type: ignore[method-assign]
     [one] = served(waiter.dealer, ONE)
     thread = in_background(lambda: rows_of(waiter.dealer, one))
     waiter.after(3.0, lambda: setattr(waiter.rows, "rows", 10))
