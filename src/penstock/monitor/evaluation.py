@@ -102,6 +102,7 @@ def _operator(operator: Operator, one: HeardOperator | None, placement: Placemen
         waiting_input=_share_waited(one, one.total_heard(lambda slot: slot.waiting_input), shown.instances),
         waiting_room=_share_waited(one, one.total_heard(lambda slot: slot.waiting_room), shown.instances),
         batch_duration=totals.seconds / totals.batches if totals.batches else None,
+        share_duration=ratio(totals.longest_shares, totals.batches or None),
         batch_overhead=ratio(totals.overhead, totals.batches or None),
         overhead={part: seconds / totals.overhead_batches for part, seconds in totals.overhead_parts.items()},
         backlog=_backlog(totals.levels, lambda levels: levels.backlog.values()) if last and last.backlog else Backlog(),

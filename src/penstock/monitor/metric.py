@@ -235,7 +235,13 @@ _LIST = (
     ),
     _derived("waiting_room", "share", "Time that an instance waits for room: rows are there, and held back.", _PLACED),
     _derived("batch_duration", "s", "Time of one batch, on average."),
-    _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
+    _derived(
+        "share_duration",
+        "s",
+        "The part of `batch_duration` in which a bundle had its share, on average of the longest share of each batch. "
+        "Where bundles stand, a share may wait for its bundle before that, and to be published after it.",
+    ),
+    _derived("batch_overhead", "s", "The part of `share_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
     _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),
     _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),

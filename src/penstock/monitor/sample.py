@@ -121,6 +121,8 @@ class Sample:
     #: Seconds in which not even the busiest bundle was busy, and what of it Spark accounts for, by part.
     overhead: float | None = None
     overhead_parts: Mapping[str, float] | None = None
+    #: Seconds for which a bundle had its share, the most of any of them.
+    longest_share: float | None = None
     levels: Levels | None = None
     #: Of sinks: from when a row was due at the source to when this batch was published.
     latency: LatencySketch | None = None

@@ -57,6 +57,7 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
     for bundle in report.bundles:
         by_slot.setdefault(place_of(bundle, known.executors, known.tasks), []).append(bundle)
     by_sql = any(bundle.by_spark_sql for bundle in report.bundles)
+    longest_share = _longest_share(report)
     return Sample(
         operator=report.operator,
         batch=report.batch,
@@ -70,15 +71,16 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
         traffic=known.traffic if by_sql else _traffic(by_slot),
         links=known.links if by_sql else _links(by_slot),
         waiting=None if known.previous_finished is None else max(report.started - known.previous_finished, 0.0),
-        overhead=None if by_sql else max(_at_work(report) - report.busy - report.busy_elsewhere, 0.0),
+        overhead=None if by_sql else max(longest_share - report.busy - report.busy_elsewhere, 0.0),
         overhead_parts=known.overhead_parts,
+        longest_share=longest_share,
         levels=known.levels,
         latency=_latency(report) if known.is_sink else None,
         state=known.state,
     )
 
 
-def _at_work(report: BatchReport) -> float:
+def _longest_share(report: BatchReport) -> float:
     """Seconds in which the batch kept its bundles from other work. A micro-batch does so from its start to its end. A
     bundle that stands goes on with its next share while the one before waits to be published, so batches of one
     instance overlap: only the time in which a bundle had its share counts, and that of the longest share."""

@@ -81,6 +81,8 @@ class OperatorSnapshot:
     waiting_input: float | None = None
     waiting_room: float | None = None
     batch_duration: float | None = None
+    #: Of that, the time in which a bundle had its share, the most of any of them.
+    share_duration: float | None = None
     #: Of that, what is not spent on rows; None where Spark SQL does the work.
     batch_overhead: float | None = None
     #: Seconds a batch, by part.

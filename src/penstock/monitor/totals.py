@@ -90,6 +90,7 @@ class OperatorTotals:
     late_rows: int = 0
     waiting: float | None = 0.0
     overhead: float | None = 0.0
+    longest_shares: float | None = 0.0
     #: Spark accounts for a batch only after it: these are the sums of so many of the batches.
     overhead_parts: dict[str, float] = field(default_factory=dict)
     overhead_batches: int = 0
@@ -123,6 +124,7 @@ class OperatorTotals:
         self.bad_rows += sample.bad_rows
         self.waiting = plus(self.waiting, sample.waiting)
         self.overhead = plus(self.overhead, sample.overhead)
+        self.longest_shares = plus(self.longest_shares, sample.longest_share)
         if sample.overhead_parts is not None:
             _add_each(self.overhead_parts, sample.overhead_parts)
             self.overhead_batches += 1
@@ -163,6 +165,7 @@ class OperatorTotals:
         self.late_rows += other.late_rows
         self.waiting = plus(self.waiting, other.waiting)
         self.overhead = plus(self.overhead, other.overhead)
+        self.longest_shares = plus(self.longest_shares, other.longest_shares)
         _add_each(self.overhead_parts, other.overhead_parts)
         self.overhead_batches += other.overhead_batches
         self.traffic = plus_each(self.traffic, other.traffic)

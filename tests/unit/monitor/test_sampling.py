@@ -74,6 +74,7 @@ def test_a_batch_that_waits_to_be_published_is_no_overhead_of_a_bundle_that_goes
     samples = [sample_of(one, DriverKnowledge()) for one in (first, second)]
     assert [one.overhead for one in samples] == [0.125, 0.125]
     assert [one.seconds for one in samples] == [0.875, 0.875], "a batch is as long as ever"
+    assert [one.longest_share for one in samples] == [0.375, 0.375]
 
 
 def test_the_longest_share_of_a_batch_says_what_is_overhead() -> None:
@@ -88,6 +89,11 @@ def test_what_bundles_have_waited_is_added_up_and_unknown_in_a_micro_batch() -> 
     assert (work.waiting_input, work.waiting_room) == (3.0, 0.75)
     [work] = sample_of(report(first, bundle("a/0")), DriverKnowledge()).slots
     assert (work.waiting_input, work.waiting_room) == (None, None)
+
+
+def test_a_share_of_a_micro_batch_takes_as_long_as_the_batch() -> None:
+    found = report(bundle("a/0"))
+    assert sample_of(found, DriverKnowledge()).longest_share == found.finished - found.started
 
 
 def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_count_it() -> None:

@@ -66,6 +66,16 @@ def test_rates_capacity_and_utilisation() -> None:
     assert operator.slots["a/1"].rate == pytest.approx(50)
 
 
+def test_the_longest_share_of_a_batch_is_known_if_it_is_of_all_batches() -> None:
+    counts = running()
+    assert snapshot(counts).operators["work"].share_duration is None
+    counts = Counts(10, 20, since=0)
+    for second in range(60):
+        counts.see("work", levels(second + 0.9, WAITING["work"]))
+        counts.add(sample("work", second + 0.7, longest_share=0.25 if second % 2 else 0.75))
+    assert snapshot(counts).operators["work"].share_duration == pytest.approx(0.5)
+
+
 def test_what_instances_wait_for_is_a_share_of_their_time() -> None:
     counts = Counts(10, 20, since=0)
     for second in range(60):

@@ -161,7 +161,7 @@ class Run:
             self.chaining.begin()
             self.queries.start_all()
             self.started_at = run_time()
-            self.monitor.restart(self.started_at)
+            self.measure_anew(self.started_at)
             self.queries.let_all_in()
             arrangement.record(self.catalog, self.definition, self.placement)
         except BaseException:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -141,20 +142,24 @@ class Waiter:
     def after(self, seconds: float, change: Callable[[], Any]) -> int:
         """Let a bundle wait for so long, and then change something, which wakes it. Returns how often it had looked
         before."""
-        self.await_waiter(-1)
-        with self.channels.lock:
-            looks = self.rows.looks
+        with self.while_waiting():
             self.clock.now += seconds
             change()
             self.channels.notify()
-        return looks
+            return self.rows.looks
 
-    def await_waiter(self, looks: int = 0) -> None:
-        """Wait until the watcher waits, after it has looked more often than this."""
+    @contextmanager
+    def while_waiting(self, looks: int = -1) -> Iterator[None]:
+        """As soon as the watcher waits, after it has looked more often than this. It goes on waiting meanwhile, also if
+        it waits for milliseconds only: to go on, it needs the lock."""
         deadline = time.monotonic() + 5
-        while not (self.rows.looks > looks and self.channels.waiting) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            with self.channels.lock:
+                if self.rows.looks > looks and self.channels.waiting:
+                    yield
+                    return
             time.sleep(0.001)
-        assert self.channels.waiting
+        raise AssertionError("nobody waits")
 
     def told(self) -> tuple[float, float]:
         waited = self.dealer.waited()
@@ -166,7 +171,8 @@ def test_a_bundle_waits_for_rows_and_then_for_room() -> None:
     [one] = served(waiter.dealer, ONE)
     thread = in_background(lambda: rows_of(waiter.dealer, one))
     looks = waiter.after(3.0, lambda: (setattr(waiter.channels, "is_full", True), setattr(waiter.rows, "rows", 10)))
-    waiter.await_waiter(looks)
+    with waiter.while_waiting(looks):
+        pass
     waiter.after(2.0, lambda: setattr(waiter.channels, "is_full", False))
     thread.join(5)
     assert waiter.told() == (3.0, 2.0)
@@ -249,10 +255,9 @@ def test_a_source_that_gives_none_of_the_rows_that_it_says_it_has_is_waited_for(
     waiter.rows.cut = gives_none  # type: ignore[method-assign]
     [one] = served(waiter.dealer, ONE)
     thread = in_background(lambda: waiter.dealer.take(one))
-    waiter.await_waiter()
-    with waiter.channels.lock:
+    with waiter.while_waiting(0):
         waiter.clock.now += 2.0
-    assert waiter.told() == (2.0, 0.0)
+        assert waiter.told() == (2.0, 0.0)
     waiter.dealer.end()
     thread.join(5)
 
