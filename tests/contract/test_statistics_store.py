@@ -607,6 +607,25 @@ def test_only_the_owner_reads_what_a_controller_remembers(store: StatisticsStore
     assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
 
 
+def test_a_controller_waits_little_for_a_store_that_is_away(
+    store: StatisticsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks again in its next round; until then it must be able to undo, and a driver to end."""
+    tried = list[str]()
+
+    def away(*_: object) -> None:
+        tried.append("")
+        raise sa.exc.OperationalError("", {}, ConnectionError("nobody there"), connection_invalidated=True)
+
+    monkeypatch.setattr(Database, "upsert_value", away)
+    monkeypatch.setattr(StatisticsStore, "_meta", away)
+    for work in (lambda: store.write_book("{}"), store.book):
+        with pytest.raises(PenstockError, match="STATISTICS_UNREACHABLE"):
+            work()
+        assert len(tried) == 2
+        tried.clear()
+
+
 def test_without_a_store_the_text_lives_as_long_as_the_process() -> None:
     kept = KeptBook()
     assert kept.read() is None

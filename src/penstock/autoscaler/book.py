@@ -54,7 +54,8 @@ class Book:
         for index, one in enumerate(self._decided):
             if one.operation is not None and not one.fate.over:
                 fate, reason = self._fate(one.operation)
-                self._decided[index] = replace(one, fate=fate, reason=reason)
+                if (fate, reason) != (one.fate, one.reason):  # what is the same decision is not written again
+                    self._decided[index] = replace(one, fate=fate, reason=reason)
         return tuple(self._decided)
 
     def checked(self, view: View) -> View:

@@ -47,7 +47,10 @@ def recollection(remembered: Remembered, placement: Placement, cluster: Cluster,
     whole = tuple(changed.get(one.operation, one) for one in decided)
     pending = (one for one in remembered.decided if one.record is not None and one.record.verdict is Verdict.PENDING)
     judged = frozenset(one.operation for one in pending)
-    return Recollection(whole, remembered.last_ended, judged, tuple(told))
+    # A change that was carried out while the driver ended is measured from now on: the cooldown begins.
+    pairs = zip(remembered.decided, decided, strict=True)
+    ended_now = any(one.fate is Fate.DONE and not before.fate.over for before, one in pairs)
+    return Recollection(whole, now if ended_now else remembered.last_ended, judged, tuple(told))
 
 
 def _decision(one: Decided) -> Plan:

@@ -189,12 +189,13 @@ class Database:
             return NoHold()
         return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
-    def run(self, work: Callable[[sa.Connection], Result]) -> Result:
+    def run(self, work: Callable[[sa.Connection], Result], retries: Retries | None = None) -> Result:
         """Do the work in one transaction, and do all of it again if the database was busy or the connection was lost.
+        `retries` is for who cannot wait for as long as others.
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
-        for pause in self._retries.pauses():
+        for pause in (retries or self._retries).pauses():
             try:
                 with self._engine.begin() as connection:
                     return work(connection)

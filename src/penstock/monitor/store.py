@@ -30,6 +30,9 @@ from penstock.topology.definition import TopologyDefinition
 SERIES_SECONDS = 3600.0
 #: The key of a controller's book in the meta table, which needs no other tables for it than it always had.
 _BOOK = "controller_book"
+#: A controller's thread waits for its book, and asks again in its next round. Once, because a server that was restarted
+#: leaves a lost connection behind.
+_IMPATIENT = Retries(times=1)
 _UNMEASURED: Figures = dict.fromkeys(column.name for column in tables.statistics.c if not column.primary_key)
 
 
@@ -193,11 +196,15 @@ class StatisticsStore:
 
     def book(self) -> str | None:
         """What the controller of this topology has written last; None if it has written nothing."""
-        return self._database.run(lambda connection: self._meta(connection, _BOOK))
+        return self._database.run(lambda connection: self._meta(connection, _BOOK), _IMPATIENT)
 
     def write_book(self, text: str) -> None:
         row = {"topology": self._topology, "key": _BOOK, "value": text}
-        self._database.run(lambda connection: connection.execute(self._database.upsert_value(tables.meta), row))
+
+        def work(connection: sa.Connection) -> None:
+            connection.execute(self._database.upsert_value(tables.meta), row)
+
+        self._database.run(work, _IMPATIENT)
 
     # Parts of the transactions above
 

@@ -69,3 +69,14 @@ def test_what_was_known_before_a_restart_is_history_and_people_read_no_longer_th
     assert (seen_later.history, seen_later.last_ended) == ((first, second), 400.0)
     later = made.checked(replace(at(700.0), last_ended=600.0))
     assert later.last_ended == made.last_ended == 600.0
+
+
+def test_what_is_still_under_way_is_the_same_decision_in_every_round() -> None:
+    """The keeper writes what has changed, and an operation may take many minutes."""
+    fates = [(Fate.RUNNING, ""), (Fate.RUNNING, ""), (Fate.DONE, "")]
+    made = Book(lambda operation: fates.pop(0), lambda record: record, lambda kind, text: None)
+    before = at(100.0)
+    made.enter(before, decided(1, before.snapshot, AddMachine(TWO.machines[1])).proposal, 1)
+    [first], [second], [third] = made.history(), made.history(), made.history()
+    assert first is second
+    assert (second.fate, third.fate) == (Fate.RUNNING, Fate.DONE)

@@ -152,6 +152,7 @@ def test_what_was_under_way_and_is_there_was_carried_out(fate: Fate) -> None:
     [one] = known.decided
     assert one.fate is Fate.DONE
     assert one.ended == NOW
+    assert known.last_ended == NOW, "the cooldown begins when it is seen to be over"
     assert "was carried out; the driver ended meanwhile" in known.told[0]
 
 
@@ -160,6 +161,7 @@ def test_what_was_under_way_and_is_not_there_was_not_carried_out() -> None:
     assert opened(known) == []
     [one] = known.decided
     assert one.fate is Fate.CANCELLED
+    assert known.last_ended == NOW - 50, "nothing has changed that would have to settle"
     assert one.record is not None
     assert one.record.verdict is Verdict.NOT_APPLIED
     assert "was not carried out; the driver ended meanwhile" in known.told[0]
