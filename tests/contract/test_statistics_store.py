@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.cluster.readings import MachineUse
 from penstock.monitor import statistics_tables as tables
+from penstock.monitor import store as module
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.events import Event, EventKind, EventLog
@@ -624,6 +627,54 @@ def test_a_controller_waits_little_for_a_store_that_is_away(
             work()
         assert len(tried) == 2
         tried.clear()
+
+
+#: What keeps the book from being read and from being written, on a server that still accepts connections.
+LOCKS = (
+    "LOCK TABLE penstock_statistics_meta IN ACCESS EXCLUSIVE MODE",
+    "SELECT * FROM penstock_statistics_meta FOR UPDATE",
+)
+
+
+def test_a_controller_does_not_wait_without_end_for_a_server_that_does_not_answer(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BOOK_SECONDS", 0.3)
+    server = sa.create_engine(postgresql_url.replace("postgresql:", "postgresql+psycopg:"))
+    with closing(StatisticsStore.open(postgresql_url, "words", retries=QUICK)) as store:
+        store.write_book("{}")
+        with server.begin() as other:
+            other.exec_driver_sql(LOCKS[1])
+            assert store.book() == "{}", "a row that is locked can be read"
+            problem = refused(lambda: store.write_book("[]"))
+        assert "canceling statement due to statement timeout" in problem.message
+        with server.begin() as other:
+            other.exec_driver_sql(LOCKS[0])
+            refused(store.book)
+        assert store.book() == "{}", "what was cut off has changed nothing"
+        store.write_book("[]")
+        assert store.book() == "[]"
+    server.dispose()
+
+
+def refused(work: Callable[[], object]) -> PenstockError:
+    """The named error, which comes soon, and is not tried again: a server that hangs would be waited for twice."""
+    began = time.monotonic()
+    with pytest.raises(PenstockError) as caught:
+        work()
+    assert caught.value.name == "STATISTICS_UNREACHABLE"
+    assert 0.2 < time.monotonic() - began < 5
+    return caught.value
+
+
+def test_the_limit_for_the_book_is_not_one_for_statistics(postgresql_url: str) -> None:
+    database = Database.open(postgresql_url, retries=QUICK)
+    shown = sa.text("SHOW statement_timeout")
+    with closing(database):
+        database.run(lambda connection: database.limit(connection, 0.3))
+        assert database.run(lambda connection: connection.scalar(shown)) == "0", "the session goes back to the pool"
+        limited = database.run(lambda connection: (database.limit(connection, 0.3), connection.scalar(shown)))
+        assert limited[1] == "300ms"
 
 
 def test_without_a_store_the_text_lives_as_long_as_the_process() -> None:

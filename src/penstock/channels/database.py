@@ -210,6 +210,12 @@ class Database:
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
 
+    def limit(self, connection: sa.Connection, seconds: float) -> None:
+        """Let each of the following statements of this transaction take so many seconds at most: on PostgreSQL, a
+        statement waits for a lock without end. On SQLite, only a lock can last, and BUSY_SECONDS bound that."""
+        if not self.is_sqlite:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(seconds * 1000)}")
+
     def prepare_statement(self, statement: sa.UpdateBase, names: Sequence[str] | None = None) -> Prepared:
         """A statement for who runs it very often. `names` are the columns that an INSERT gets."""
         return Prepared(statement.compile(dialect=self._engine.dialect, column_keys=names))
