@@ -196,7 +196,8 @@ ERRORS: Mapping[str, str] = {
     "DECISIONS_UNREADABLE": "What a controller remembers from before a restart is damaged, or of a newer Penstock.",
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
     "BAD_GUARDS": "The variable `guards` of a topology's file is no list of functions.",
-    "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range, or its strategy takes no goal.",
+    "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range, its strategy takes no goal, "
+    "or there is none and one is needed.",
     "BAD_LOAD": "A strategy cannot decide on the measured rates, because they contradict each other or the topology.",
     # tests of users
     "TEST_ROWS": "What a test gives to penstock.testing does not fit the topology: rows, a state, a key.",

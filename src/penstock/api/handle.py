@@ -22,7 +22,7 @@ from penstock.api.reads import Json
 from penstock.api.starting import started
 from penstock.api.steered_topology import found_from_the_start, open_to_others
 from penstock.api.steering import Steering
-from penstock.autoscaler.autonomy import check_goal
+from penstock.autoscaler.autonomy import check_forgetting, check_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.neighbours import ALONE, Neighbours
@@ -120,11 +120,13 @@ def run(  # noqa: PLR0913 - the options of the command line
     goal: Goal | None = None,
     guards: Sequence[Guard] = (),
     forget: Collection[str] = (),
+    forget_decisions: bool = False,
 ) -> Handle:
     """Start a topology and return its handle at once. The arguments have the names and meanings of the options of
     `penstock run`. The functions of the topology find the modules that this program finds, or those in `python_path`.
     With a goal the topology scales by itself, and each of the `guards` may veto a proposal. Penstock deletes what the
-    state folder holds of the operators in `forget`."""
+    state folder holds of the operators in `forget`. With `forget_decisions`, a topology that scales by itself knows
+    nothing of the decisions that it made before the restart."""
     choice = ClusterChoice.asked(
         cluster,
         machines,
@@ -139,6 +141,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     wanted, definition = settings or Settings(), topology.definition()
     plugins.check_loadable(wanted.strategy, wanted.mapping)
     check_goal(wanted.strategy, goal, wanted)
+    if forget_decisions:
+        check_forgetting(wanted.strategy, goal)
     with ExitStack() as starting:
         entry = starting.enter_context(found_from_the_start(definition.name, wanted, own_process=False))
         leases = starting.enter_context(leases_of(choice, definition.name, wanted))
@@ -158,7 +162,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         starting.callback(handle.close)
         handle.entry = entry
         with handle.ending:  # a stop that others ask for from now on waits until everything to end is known
-            open_to_others(handle, launched, starting, goal, entry, guards)
+            open_to_others(handle, launched, starting, goal, entry, guards, forget_decisions)
             handle.started = starting.pop_all()
     return handle
 

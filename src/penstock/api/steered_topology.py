@@ -27,12 +27,13 @@ def steered(
     entry: Entry | None = None,
     neighbours: Neighbours = ALONE,
     guards: Sequence[Guard] = (),
+    forget_decisions: bool = False,
 ) -> Iterator[Steering]:
     """Steer a run until the block is left; an operation that is under way then is rolled back first."""
     steering = Steering(run, cluster_kind, request_stop, neighbours)
     with ExitStack() as until_the_end:
         until_the_end.callback(steering.close)
-        open_to_others(steering, run, until_the_end, goal, entry, guards)
+        open_to_others(steering, run, until_the_end, goal, entry, guards, forget_decisions)
         yield steering
 
 
@@ -48,13 +49,14 @@ def open_to_others(
     goal: Goal | None,
     entry: Entry | None,
     guards: Sequence[Guard] = (),
+    forget_decisions: bool = False,
 ) -> None:
     """Serve the control interface, and start a controller if there is a goal, or if the policy needs none. The user's
-    own guards come last."""
+    own guards come last. The controller may have to forget what it decided before."""
     if run.settings.control == "on":
         until_the_end.enter_context(served(steering, run.definition.name, str(run.state.path), run.settings, entry))
     strategy = run.settings.strategy
     if goal is not None or needs_no_goal(strategy):
         what = "scales the topology" if goal is None else f"is to reach {goal}"
         run.happened(EventKind.NOTICE, f"{strategy} {what}", "controller", strategy)
-        until_the_end.enter_context(controller_of(run, steering.desk, goal, strategy, guards))
+        until_the_end.enter_context(controller_of(run, steering.desk, goal, strategy, guards, forget_decisions))

@@ -48,6 +48,16 @@ def check_goal(strategy: str, goal: Goal | None, settings: Settings) -> None:
         )
 
 
+def check_forgetting(strategy: str, goal: Goal | None) -> None:
+    """Refuse to forget decisions where nobody has made any, and nobody would forget them: BAD_GOAL."""
+    if goal is None and not needs_no_goal(strategy):
+        raise PenstockError(
+            "BAD_GOAL",
+            "there are no decisions to forget: the topology does not scale by itself.",
+            "Leave --forget-decisions out, or give --throughput or --machines-max as well.",
+        )
+
+
 def rounds_of(strategy: str, decider: Policy, goal: Goal | None, settings: Settings) -> tuple[float, list[Guard]]:
     """How often the controller of a policy looks, and its guards."""
     check_goal(strategy, goal, settings)

@@ -38,10 +38,9 @@ class Book:
 
     def recall(self, known: Recollection) -> None:
         """Take in what a controller knew before the driver restarted."""
-        for one in known.decided:
-            if one.record is not None and one.operation in known.judged:
-                self._keep(one.record)  # people read no longer that it is pending
-            self._decided.append(one)
+        for record in known.judged:
+            self._keep(record)  # people read no longer that it is pending
+        self._decided.extend(replace(one, recalled=True) for one in known.decided)
         self.last_ended = known.last_ended
 
     @property

@@ -9,6 +9,7 @@ from penstock.autoscaler.lessons import DAY, WITHOUT_EFFECT
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import direction
 from penstock.autoscaler.recollection import Recollection, recollection
+from penstock.autoscaler.records import Verdict
 from penstock.autoscaler.steps import open_steps
 from penstock.clock import meant, shown
 from penstock.errors import PenstockError
@@ -29,12 +30,22 @@ Tell = Callable[[EventKind, str], None]
 class BookKeeper:
     """Not safe for several threads; the controller has one."""
 
-    def __init__(self, kept: KeptBook, tell: Tell, continue_after: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        kept: KeptBook,
+        tell: Tell,
+        continue_after: Callable[[int], None] = lambda _: None,
+        *,
+        forget: bool = False,
+    ) -> None:
         """`continue_after` has operations numbered from above a number on: two with one number could not be told
-        apart."""
+        apart. With `forget` nothing is taken up of what the last driver knew, and that is replaced."""
         self._kept = kept
         self._tell = tell
         self._continue_after = continue_after
+        self._forget = forget
+        #: Whether the store may still have what is forgotten: the next driver must not take it up again.
+        self._outdated = forget
         #: Whether it is settled what is known of the time before.
         self._recalled = False
         #: When that was asked first, in run time.
@@ -52,21 +63,30 @@ class BookKeeper:
             return None
         self._asked_at = view.now if self._asked_at is None else self._asked_at
         waits = view.now < self._asked_at + WAIT
+        remembered = self._read(view, waits)
+        if remembered is None:
+            self._recalled = True
+            return Recollection()
+        # Only steps depend on the machines that are there.
+        needed = remembered.left.machines if remembered.decided and not self._forget else 0
+        if waits and view.machines < needed:
+            raise _some_are_missing(view.machines, needed)
+        self._recalled = True
+        # Also where all of it is forgotten: people read of earlier operations by their numbers.
+        self._continue_after(max((one.operation or 0 for one in remembered.decided), default=0))
+        found = self._fitting(remembered, view)
+        return self._forgotten(remembered, found) if self._forget else self._told(found)
+
+    def _read(self, view: View, waits: bool) -> Remembered | None:
+        """What the last driver has written; None, and a warning, if it cannot be used."""
         try:
             text = self._kept.read()
         except Exception as away:
             if waits and isinstance(away, PenstockError):
                 raise
-            text = None
             self._warn(f"{_named(away)} The controller begins anew: it cannot read what it knew before the restart.")
-        remembered = None if text is None else self._readable(text, view)
-        if remembered is not None and waits and view.machines < remembered.left.machines:
-            raise _some_are_missing(view.machines, remembered.left.machines)
-        self._recalled = True
-        found = Recollection() if remembered is None else self._fitting(remembered, view)
-        numbers = [one.operation for one in found.decided if one.operation is not None]
-        self._continue_after(max(numbers, default=0))
-        return found
+            return None
+        return Remembered((), Shape()) if text is None else self._readable(text, view)
 
     def _readable(self, text: str, view: View) -> Remembered | None:
         """What a text says; None, and a warning, if it says nothing that could be used."""
@@ -87,10 +107,22 @@ class BookKeeper:
             LOGGER.info("what a controller remembers does not fit", exc_info=True)
             self._warn(f"the controller begins anew, because what it remembers does not fit: {type(problem).__name__}")
             return Recollection()
+        return found
+
+    def _forgotten(self, remembered: Remembered, found: Recollection) -> Recollection:
+        """Nothing of it but the verdicts of decisions that were pending: people read those."""
+        if not remembered.decided:
+            self._tell(EventKind.NOTICE, "the controller has no earlier decisions to forget")
+        elif found.decided:
+            what = _forgotten_in_words(found)
+            LOGGER.warning("%s", what)
+            self._tell(EventKind.NOTICE, what)
+        return Recollection(judged=found.judged)
+
+    def _told(self, found: Recollection) -> Recollection:
         if found.decided:
             steps = len(open_steps(found.decided))
-            changes = "1 earlier decision" if len(found.decided) == 1 else f"{len(found.decided)} earlier decisions"
-            what = f"the controller knows {changes} from before the restart, and can take back {steps} of them"
+            what = f"the controller knows {_counted(found)} from before the restart, and can take back {steps} of them"
             self._tell(EventKind.NOTICE, what)
         for sentence in found.told[:TOLD]:
             self._tell(EventKind.NOTICE, sentence)
@@ -104,12 +136,13 @@ class BookKeeper:
         """Write what is known now, if it has changed since the last time. What cannot be written is tried again in the
         next round; the controller goes on meanwhile."""
         left = Shape.of(view.snapshot.placement, view.machines)
-        if not self._recalled or (not decided and last_ended is None):
+        nothing_is_known = not decided and last_ended is None
+        if not self._recalled or (nothing_is_known and not self._outdated):
             return
         before, ended, shape = self._written
         # Decisions are values that are replaced when they change, so that comparing them costs nothing.
         same = len(before) == len(decided) and all(one is other for one, other in zip(before, decided, strict=True))
-        if same and (ended, shape) == (last_ended, left):
+        if same and (ended, shape) == (last_ended, left) and not self._outdated:
             return
         try:
             kept = Remembered(tuple(worth_keeping(decided, view.now)), left, last_ended)
@@ -122,7 +155,7 @@ class BookKeeper:
             return
         if self._failed:
             self._tell(EventKind.RECOVERY, "what the controller remembers is written again")
-        self._failed, self._written = "", (tuple(decided), last_ended, left)
+        self._failed, self._outdated, self._written = "", False, (tuple(decided), last_ended, left)
 
     def _warn(self, what: str) -> None:
         LOGGER.warning("%s", what)
@@ -134,6 +167,21 @@ def _named(problem: Exception) -> str:
         return f"{problem.name}: {problem.message}"
     LOGGER.info("a mistake in what a controller remembers", exc_info=problem)
     return f"{type(problem).__name__}: {' '.join(str(problem).split())[:200]}."
+
+
+def _counted(found: Recollection) -> str:
+    return "1 earlier decision" if len(found.decided) == 1 else f"{len(found.decided)} earlier decisions"
+
+
+def _forgotten_in_words(found: Recollection) -> str:
+    verdicts = [one.record.verdict for one in found.decided if one.record is not None]
+    learned = f"{verdicts.count(Verdict.NONE)} brought nothing, {verdicts.count(Verdict.HARMFUL)} did harm"
+    what = f"as --forget-decisions asks, the controller has forgotten {_counted(found)} from before the restart"
+    steps = [str(step.operation) for step in open_steps(found.decided)]
+    if not steps:
+        return f"{what} ({learned})"
+    operations = f"operation{'' if len(steps) == 1 else 's'} {', '.join(steps)}"
+    return f"{what} ({learned}); it will not take back {operations}: what was changed then stays"
 
 
 def _some_are_missing(there: int, before: int) -> PenstockError:

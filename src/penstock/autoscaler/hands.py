@@ -61,12 +61,17 @@ class DeskHands:
 
 
 def controller_of(
-    run: RunningTopology, desk: Desk, goal: Goal | None, strategy: str, guards: Sequence[Guard] = ()
+    run: RunningTopology,
+    desk: Desk,
+    goal: Goal | None,
+    strategy: str,
+    guards: Sequence[Guard] = (),
+    forget_decisions: bool = False,
 ) -> Controller:
     """A controller with all guards, and those of the user's own after them. It goes on with what the controller of the
-    last driver knew. It decides only on a complete window, which starts anew with every change. Only a policy that
-    needs no goal may do without one."""
+    last driver knew, unless it is to forget that. It decides only on a complete window, which starts anew with every
+    change. Only a policy that needs no goal may do without one."""
     hands, decider = DeskHands(run, desk, goal, strategy), policy(strategy)
     every, general = rounds_of(strategy, decider, goal, run.settings)
-    keeper = BookKeeper(run.kept_book, hands.tell, desk.operations.continue_after)
+    keeper = BookKeeper(run.kept_book, hands.tell, desk.operations.continue_after, forget=forget_decisions)
     return Controller(strategy, decider, hands, [*general, *guards], every, keeper)

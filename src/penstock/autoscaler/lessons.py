@@ -27,6 +27,9 @@ LONGEST = 4 * HOUR
 LONGEST_PAUSE = HOUR / 2
 #: So many decisions in a row without effect are enough.
 WITHOUT_EFFECT = 2
+#: A veto ends with this if it is about what happened before the driver restarted. Nobody but a person can tell that the
+#: cause is gone: functions, machines and sinks may be others by now.
+BEFORE_RESTART = " (known from before the restart: if you have removed the cause, start with --forget-decisions)"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,10 @@ class Failures:
         wait = min(self.seconds * 2 ** (len(failed) - 1), LONGEST_PAUSE)
         last = failed[0].at if failed[0].ended is None else failed[0].ended
         left = last + wait - view.now
-        return f"the last proposal was {failed[0].fate}; the next one may begin in {left:.0f} s" if left > 0 else ""
+        if left <= 0:
+            return ""
+        text = f"the last proposal was {failed[0].fate}; the next one may begin in {left:.0f} s"
+        return f"{text}{_from_before(*failed)}"
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,12 @@ class Harmful:
         if proposal.undo:
             return ""
         now = Figures.of(view.snapshot)
-        for record in _judged(view):
+        for one, record in _judged(view):
             if direction(record.proposal) == direction(proposal) and record.verdict is Verdict.HARMFUL:
                 if view.now > record.at + DAY or another_load(record.before, now):
                     continue
-                return f"operation {record.operation} of this kind was harmful ({record.why}), and the load is the same"
+                text = f"operation {record.operation} of this kind was harmful ({record.why}), and the load is the same"
+                return f"{text}{_from_before(one)}"
         return ""
 
 
@@ -97,14 +104,16 @@ class Capped:
     def __call__(self, proposal: Proposal, view: View) -> str:
         if direction(proposal) == "fewer" or proposal.undo:
             return ""
-        more = [record for record in _judged(view) if direction(record.proposal) != "fewer"][:WITHOUT_EFFECT]
+        last = [pair for pair in _judged(view) if direction(pair[1].proposal) != "fewer"][:WITHOUT_EFFECT]
+        more = [record for _, record in last]
         if len(more) < WITHOUT_EFFECT or any(record.verdict is not Verdict.NONE for record in more):
             return ""
         measured, now = more[0].measured, Figures.of(view.snapshot)
         if measured is None or another_load(measured, now):
             return ""
         numbers = " and ".join(str(record.operation) for record in reversed(more))
-        return f"operations {numbers} brought nothing, and the load is the same; {limit_in_words(view)}"
+        before = _from_before(*(one for one, _ in last))
+        return f"operations {numbers} brought nothing, and the load is the same{before}; {limit_in_words(view)}"
 
 
 def limit_in_words(view: View) -> str:
@@ -138,13 +147,14 @@ class Regret:
             return ""
         level, last = 0.0, None
         for removed, missed in _missed(view):
-            level = 1.0 if last is None else level * 0.5 ** ((missed.at - last) / HALF_LIFE) + 1.0
-            last = missed.at
+            level = 1.0 if last is None else level * 0.5 ** ((missed.at - last.at) / HALF_LIFE) + 1.0
+            last = missed
             if _same_load(removed, missed, view):
-                return "the topology needed another machine after one was removed at this load"
-        if last is None or view.now >= last + min(max(self.seconds, KEPT) * 2 ** (level - 1), LONGEST):
+                text = "the topology needed another machine after one was removed at this load"
+                return f"{text}{_from_before(removed)}"
+        if last is None or view.now >= last.at + min(max(self.seconds, KEPT) * 2 ** (level - 1), LONGEST):
             return ""
-        return "the topology needed another machine right after one was removed the last time"
+        return f"the topology needed another machine right after one was removed the last time{_from_before(last)}"
 
 
 def _missed(view: View) -> Iterator[tuple[Decided, Decided]]:
@@ -168,7 +178,12 @@ def _same_load(removed: Decided, missed: Decided, view: View) -> bool:
     return not another_load(before, missed.record.before) and not another_load(before, Figures.of(view.snapshot))
 
 
-def _judged(view: View) -> list[Record]:
-    """The records of decisions whose effect is known, the newest first."""
-    records = [one.record for one in reversed(view.history) if one.record is not None and not one.proposal.undo]
-    return [record for record in records if record.verdict.judged]
+def _judged(view: View) -> list[tuple[Decided, Record]]:
+    """The decisions whose effect is known, each with its record, the newest first."""
+    found = [(one, one.record) for one in reversed(view.history) if one.record is not None and not one.proposal.undo]
+    return [(one, record) for one, record in found if record.verdict.judged]
+
+
+def _from_before(*learned_from: Decided) -> str:
+    """What a veto says in addition if one of these decisions was made before the driver restarted."""
+    return BEFORE_RESTART if any(one.recalled for one in learned_from) else ""

@@ -65,6 +65,8 @@ class Decided:
     #: Why it is not to be taken back although it was carried out: after a restart of the driver, what it brought is not
     #: there. Empty if it counts.
     dropped: str = ""
+    #: Whether it was made before the driver restarted: a person may have removed since what it has shown.
+    recalled: bool = False
 
 
 @dataclass(frozen=True)

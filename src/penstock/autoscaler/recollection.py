@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.autoscaler.book_form import Remembered, Shape
 from penstock.autoscaler.policy import Decided, Fate
 from penstock.autoscaler.proposals import in_words, machines_fewer, machines_more
-from penstock.autoscaler.records import Verdict
+from penstock.autoscaler.records import Record, Verdict
 from penstock.autoscaler.steps import Step, open_steps
 from penstock.cluster.model import Cluster, Placement
 from penstock.plans.plan import AddMachine, Plan, apply
@@ -29,8 +29,8 @@ class Recollection:
     #: The oldest first.
     decided: tuple[Decided, ...] = ()
     last_ended: float | None = None
-    #: The operations that were pending, and got their verdict now.
-    judged: frozenset[int | None] = frozenset()
+    #: The records that were pending, with the verdict that they got now.
+    judged: tuple[Record, ...] = ()
     #: What does not hold any more, and why, in sentences.
     told: tuple[str, ...] = ()
 
@@ -45,10 +45,9 @@ def recollection(remembered: Remembered, placement: Placement, cluster: Cluster,
         told.append(f"operation {one.operation} ({in_words(_decision(one))}): {why}")
         changed[one.operation] = one
     whole = tuple(changed.get(one.operation, one) for one in decided)
-    pending = (one for one in remembered.decided if one.record is not None and one.record.verdict is Verdict.PENDING)
-    judged = frozenset(one.operation for one in pending)
+    pairs = list(zip(remembered.decided, decided, strict=True))
+    judged = tuple(one.record for before, one in pairs if one.record is not None and one.record is not before.record)
     # A change that was carried out while the driver ended is measured from now on: the cooldown begins.
-    pairs = zip(remembered.decided, decided, strict=True)
     ended_now = any(one.fate is Fate.DONE and not before.fate.over for before, one in pairs)
     return Recollection(whole, now if ended_now else remembered.last_ended, judged, tuple(told))
 

@@ -111,6 +111,12 @@ def _finite(_: click.Context, option: click.Parameter, value: float | None) -> f
     "rows that wait for it). Can be given several times.",
 )
 @click.option(
+    "--forget-decisions",
+    is_flag=True,
+    help="Have a topology that scales by itself begin with an empty memory: it does not know which changes it made "
+    "before the restart, which of them brought nothing or did harm, and what it was to take back.",
+)
+@click.option(
     "--set",
     "assignments",
     metavar="NAME=VALUE",
@@ -140,6 +146,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     machines_max: int | None,
     state: str | None,
     forget: tuple[str, ...],
+    forget_decisions: bool,
     assignments: tuple[str, ...],
     conf: tuple[str, ...],
     as_json: bool,
@@ -149,7 +156,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     Ctrl-C or SIGTERM stops the topology in order: rows that the sources have emitted still reach the sinks. A second
     Ctrl-C stops it at once.
     """
-    from penstock.autoscaler.autonomy import check_goal, needs_no_goal
+    from penstock.autoscaler.autonomy import check_forgetting, check_goal, needs_no_goal
     from penstock.cli.loader import load
     from penstock.cluster.choice import ClusterChoice
 
@@ -173,6 +180,14 @@ def run(  # noqa: PLR0913 - one parameter an option
             "--forget needs --state, because a temporary state folder holds nothing yet.",
             "Give the state folder with --state.",
         )
+    if forget_decisions:
+        check_forgetting(settings.strategy, goal)
+        if state is None and not settings.statistics:
+            raise PenstockError(
+                "BAD_COMMAND",
+                "--forget-decisions needs --state, because in a temporary state folder nothing was decided yet.",
+                "Give the state folder with --state.",
+            )
     loaded = load(target)
     definition = loaded.topology.definition()
     scales_by_itself = goal is not None or needs_no_goal(settings.strategy)
@@ -185,7 +200,20 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     quiet_java()
     console = open_console()
-    order = Order(loaded, definition, choice, settings, seconds, state, _pairs("--conf", conf), goal, forget, guards)
+    spark_conf = _pairs("--conf", conf)
+    order = Order(
+        loaded,
+        definition,
+        choice,
+        settings,
+        seconds,
+        state,
+        spark_conf,
+        goal,
+        forget,
+        guards,
+        forget_decisions,
+    )
     summary, code = run_topology(order, open_screen(console, as_json))
     if as_json:
         return CommandResult(code, summary.as_json())

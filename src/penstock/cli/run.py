@@ -50,6 +50,8 @@ class Order:
     forget: tuple[str, ...] = ()
     #: Guards of the user's own, for a topology that scales by itself.
     guards: tuple[Guard, ...] = ()
+    #: Whether the controller forgets what it decided before.
+    forget_decisions: bool = False
 
 
 def run_topology(order: Order, screen: Screen) -> tuple[Summary, int]:
@@ -84,7 +86,16 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
             stops.started()
             with (
                 neighbours_of(run, leases) as neighbours,
-                steered(run, order.choice.kind, stops.ask, order.goal, entry, neighbours, order.guards) as steering,
+                steered(
+                    run,
+                    order.choice.kind,
+                    stops.ask,
+                    order.goal,
+                    entry,
+                    neighbours,
+                    order.guards,
+                    order.forget_decisions,
+                ) as steering,
             ):
                 summary, code = Watch(run, order, screen, stops, steering).until_the_end()
             _tell_of_the_end(entry, end(summary))

@@ -106,6 +106,31 @@ def test_a_policy_that_needs_no_goal_scales_without_one_and_refuses_one(monkeypa
         assert not made
 
 
+def test_a_program_can_have_decisions_forgotten_where_some_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, told = RecordingTopology(declared().definition(), Cluster.of(["a"], 1)), list[str]()
+
+    @contextmanager
+    def started_with(*words: object, **more: object) -> Iterator[Any]:
+        yield run
+
+    made: list[Controller] = []
+
+    def kept(*words: Any) -> Controller:
+        made.append(controller_of(*words))
+        return made[0]
+
+    monkeypatch.setattr(module, "started", started_with)
+    monkeypatch.setattr("penstock.api.steered_topology.controller_of", kept)
+    run.events.listen(lambda event: told.append(event.reason))
+    settings, goal = Settings(control="off"), Goal(machines_max=3)
+    with module.run(declared(), settings=settings, goal=goal, forget_decisions=True):
+        made[0].step()
+    assert "the controller has no earlier decisions to forget" in told
+    with pytest.raises(PenstockError, match="there are no decisions to forget") as caught:
+        module.run(declared(), settings=settings, forget_decisions=True)
+    assert caught.value.name == "BAD_GOAL"
+
+
 def test_a_move_is_told_in_its_outcome_and_in_the_list_of_migrations() -> None:
     topology = Topology("t")
     rows = topology.source("rows", sources.rate(1, sources.numbers()))

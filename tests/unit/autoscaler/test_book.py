@@ -62,11 +62,13 @@ def test_what_was_known_before_a_restart_is_history_and_people_read_no_longer_th
     made = Book(lambda _: (Fate.DONE, ""), lambda record: kept.append(record) or record, lambda kind, text: None)
     before = at(100.0).snapshot
     first, second = decided(1, before), decided(2, before, verdict=Verdict.UNCLEAR)
-    made.recall(Recollection((first, second), 400.0, judged=frozenset({2})))
+    assert second.record is not None
+    made.recall(Recollection((first, second), 400.0, judged=(second.record,)))
     assert kept == [second.record]
-    assert made.history() == (first, second)
+    known = (replace(first, recalled=True), replace(second, recalled=True))
+    assert made.history() == known
     seen_later = made.checked(at(500.0))
-    assert (seen_later.history, seen_later.last_ended) == ((first, second), 400.0)
+    assert (seen_later.history, seen_later.last_ended) == (known, 400.0)
     later = made.checked(replace(at(700.0), last_ended=600.0))
     assert later.last_ended == made.last_ended == 600.0
 

@@ -278,6 +278,96 @@ def test_what_cannot_be_written_is_told_once_and_tried_again(store: Store) -> No
     assert driver.told[-1][0] is EventKind.RECOVERY
 
 
+# Forgetting
+
+
+class Forgetful(Driver):
+    """A driver whose user asks that decisions are forgotten."""
+
+    def __init__(self, store: BookStore) -> None:
+        super().__init__(store)
+        kept, tell = KeptBook(store), lambda *told: self.told.append(told)
+        self.keeper = BookKeeper(kept, tell, self.numbers.append, forget=True)
+
+
+def test_what_is_forgotten_is_told_and_gone_for_all_later_drivers(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    nothing, harm = out(4, 20.0, verdict=Verdict.NONE), back(5, 30.0, (4,), verdict=Verdict.HARMFUL)
+    begun(store).note(scaled_out(), (out(3, 10.0), nothing, harm), 900.0)
+    driver = Forgetful(store)
+    known = driver.keeper.recall(scaled_out())
+    assert known == Recollection()
+    assert driver.numbers == [5], "people read of operation 5 in the list of decisions: the next one is 6"
+    [(kind, text)] = driver.told
+    assert kind is EventKind.NOTICE
+    assert text == (
+        "as --forget-decisions asks, the controller has forgotten 3 earlier decisions from before the restart "
+        "(1 brought nothing, 1 did harm); it will not take back operation 3: what was changed then stays"
+    )
+    assert [one.getMessage() for one in caplog.records] == [text]
+    assert store.text is not None
+    assert numbers(read(store)) == [3, 4, 5], "nothing is lost before the round has ended"
+    for _ in range(2):
+        driver.keeper.note(scaled_out(), (), None)
+    assert store.writes == 2
+    assert read(store) == ()
+    later = Driver(store)
+    known = later.keeper.recall(scaled_out())
+    assert (known, later.told) == (Recollection(), [])
+
+
+def test_what_cannot_be_forgotten_now_is_forgotten_as_soon_as_the_store_answers(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(3),), 900.0)
+    driver = Forgetful(store)
+    driver.keeper.recall(scaled_out())
+    store.away = AWAY
+    driver.keeper.note(scaled_out(), (), None)
+    store.away = None
+    assert numbers(read(store)) == [3]
+    driver.keeper.note(scaled_out(), (), None)
+    assert read(store) == ()
+
+
+def test_a_decision_that_is_forgotten_before_it_was_judged_is_pending_no_more(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(3, verdict=Verdict.PENDING),), 900.0)
+    known = Forgetful(store).keeper.recall(scaled_out())
+    assert known is not None
+    assert known.decided == ()
+    assert [(one.operation, one.verdict) for one in known.judged] == [(3, Verdict.UNCLEAR)]
+
+
+def test_where_nothing_is_known_nothing_is_forgotten(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    driver = Forgetful(store)
+    assert driver.keeper.recall(scaled_out()) == Recollection()
+    assert driver.told == [(EventKind.NOTICE, "the controller has no earlier decisions to forget")]
+    assert caplog.records == []
+    driver.keeper.note(scaled_out(), (), None)
+    again = Forgetful(store)
+    assert again.keeper.recall(scaled_out()) == Recollection()
+    assert again.told == driver.told, "what was emptied is as good as nothing"
+
+
+def test_machines_are_not_waited_for_by_who_knows_nothing_of_them(store: Store) -> None:
+    begun(store).note(scaled_out(), (out(3),), 900.0)
+    few = view(seen(placed(ONE, rows=1, work=3, out=1), ONE, SPEEDS, 100.0))
+    driver = Forgetful(store)
+    assert driver.keeper.recall(few) == Recollection()
+    driver.keeper.note(scaled_out(), (), None)
+    assert Driver(store).keeper.recall(few) == Recollection()
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": 99}'])
+def test_what_cannot_be_read_is_replaced_when_it_is_to_be_forgotten(store: Store, text: str) -> None:
+    store.text = text
+    driver = Forgetful(store)
+    assert driver.keeper.recall(scaled_out()) == Recollection()
+    [(kind, told)] = driver.told
+    assert (kind, told.split(":")[0]) == (EventKind.FAULT, "DECISIONS_UNREADABLE")
+    driver.keeper.note(scaled_out(), (), None)
+    assert read(store) == ()
+
+
 # With a real store
 
 

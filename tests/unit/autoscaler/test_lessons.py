@@ -78,6 +78,34 @@ def test_a_change_is_made_only_if_it_is_wanted_for_longer_than_a_window() -> Non
     assert guard(UNDO, burst) == ""
 
 
+# What was learned before a restart
+
+
+LEARNED = "(known from before the restart: if you have removed the cause, start with --forget-decisions)"
+
+
+def before_the_restart(*history: Decided) -> tuple[Decided, ...]:
+    return tuple(replace(one, recalled=True) for one in history)
+
+
+def test_a_veto_that_was_learned_before_a_restart_says_so_and_names_the_way_out() -> None:
+    old, new = out(1, 0.0, Verdict.NONE), out(2, 500.0, Verdict.NONE)
+    [old] = before_the_restart(old)
+    text = Capped()(MORE, now(1000.0, old, new))
+    assert f"operations 1 and 2 brought nothing, and the load is the same {LEARNED}; count has" in text
+    assert LEARNED not in Capped()(MORE, now(1000.0, new, out(3, 600.0, Verdict.NONE)))
+    harmful = out(1, 0.0, Verdict.HARMFUL)
+    assert Harmful()(MORE, now(1000.0, *before_the_restart(harmful))).endswith(f"the load is the same {LEARNED}")
+    assert Harmful()(MORE, now(1000.0, old, harmful)).endswith("the load is the same"), "it was learned since"
+    failed = replace(out(1, 0.0), fate=Fate.ROLLED_BACK, ended=30.0)
+    assert Failures(60)(MORE, now(80.0, *before_the_restart(failed))).endswith(f"in 10 s {LEARNED}")
+    removed = in_(1, 0.0), out(2, 60.0)
+    same_load = Regret(120)(FEWER, now(70.0, *before_the_restart(*removed)))
+    assert same_load.endswith(f"at this load {LEARNED}")
+    other_load = Regret(120)(FEWER, now(70.0, *before_the_restart(*removed), snapshot=LESS))
+    assert other_load.endswith(f"the last time {LEARNED}")
+
+
 # Failures
 
 

@@ -179,5 +179,5 @@ def test_what_was_not_measured_before_the_restart_gets_no_verdict_by_what_is_mea
     [one] = known.decided
     assert one.record is not None
     assert one.record.verdict is Verdict.UNCLEAR
-    assert known.judged == {1}
+    assert known.judged == (known.decided[0].record,)
     assert opened(known) == [(1, 1, {"work": 2})]

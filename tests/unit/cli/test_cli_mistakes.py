@@ -154,6 +154,8 @@ FILE = object()
         (["run", FILE, "--seconds", "nan"], "BAD_COMMAND"),
         (["run", FILE, "--set", "batch_rows"], "BAD_COMMAND"),
         (["run", FILE, "--forget", "s"], "BAD_COMMAND"),
+        (["run", FILE, "--forget-decisions", "--throughput", "100"], "BAD_COMMAND"),
+        (["run", FILE, "--forget-decisions", "--state", "s"], "BAD_GOAL"),
         (["run", FILE, "--set", "colour=red"], "UNKNOWN_SETTING"),
         (["run", FILE, "--set", "batch_rows=many"], "BAD_SETTING"),
         (["run", FILE, "--cores", "0"], "BAD_SETTING"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +59,8 @@ def test_from_the_begin_of_its_start_to_its_very_end(order: Order, monkeypatch: 
     seen = launching(monkeypatch)
 
     @contextmanager
-    def steered(run: Any, kind: str, stop: Any, goal: Any, entry: Any, neighbours: Any, guards: Any) -> Iterator[Any]:
+    def steered(run: Any, kind: str, stop: Any, goal: Any, entry: Any, neighbours: Any, *more: Any) -> Iterator[Any]:
+        assert more == ((), True), "no guards of the user's own, and decisions are to be forgotten"
         assert neighbours.seen is None, "a local cluster is not shared"
         with served(SimpleNamespace(), "found", "/state", Settings(), entry):  # type: ignore[arg-type]
             seen.extend(all_running())
@@ -67,7 +69,7 @@ def test_from_the_begin_of_its_start_to_its_very_end(order: Order, monkeypatch: 
     summary = Summary("found", "local", {}, 1.0, (), drained=True)
     monkeypatch.setattr(module, "steered", steered)
     monkeypatch.setattr(module.Watch, "until_the_end", lambda watch: (summary, 0))
-    assert run_topology(order, Quiet()) == (summary, 0)
+    assert run_topology(replace(order, forget_decisions=True), Quiet()) == (summary, 0)
     assert [one.phase for one in seen] == [Phase.STARTING, Phase.RUNNING, Phase.ENDING]
     assert all(one.own_process for one in seen)
     assert seen[1].state == "/state"
