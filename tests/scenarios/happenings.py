@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -100,9 +101,11 @@ class Restarted:
     fewer: int = 0
     #: What the controller remembers is this by then; None is what it wrote itself.
     book: str | None = None
+    #: The user starts it with --forget-decisions.
+    forget: bool = False
 
     def __call__(self, simulation: Simulation) -> None:
-        simulation.restart()
+        simulation.restart(forget_decisions=self.forget)
         topology = simulation.topology
         if self.book is not None:
             topology.kept_book.write(self.book)
@@ -111,6 +114,17 @@ class Restarted:
             planned = topology.placements.planned
             left = repair(planned, topology.cluster.minus(gone).slots)
             topology.changes.carry_out(Plan((*diff(planned, left), *(RemoveMachine(name) for name in gone))))
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """From now on, nothing bounds what all instances of an operator together execute."""
+
+    operator: str
+
+    def __call__(self, simulation: Simulation) -> None:
+        truth = simulation.topology.truth[self.operator]
+        simulation.topology.retune({self.operator: replace(truth, most=math.inf)})
 
 
 def crowded(operator: str, instances: int) -> Callable[[FluidTopology], bool]:

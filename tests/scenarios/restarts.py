@@ -16,7 +16,7 @@ from checks import (
     told,
     undone,
 )
-from happenings import Restarted, Slowed, crowded
+from happenings import Repaired, Restarted, Slowed, crowded
 from scenario import LINE, Op, Scenario
 
 from penstock.autoscaler.goals import Goal
@@ -57,6 +57,20 @@ RESTARTS = [
         (operations(4), operations(0, since=3), machines(2), throughput(560, 1)),
         operators={**LINE, "work": Op(400, instances=2), "out": Op(2000, works=False, most=600)},
         happens=((3, RESTART),),
+    ),
+    Scenario(
+        "a-restart-without-lessons-after-the-cause-was-removed",
+        Demand.of((0.5, 300), (5.5, 1500)),
+        Goal(throughput=1500, machines_max=3),
+        6,
+        (
+            told("brought nothing", until=3),
+            operations(0, since=2.5, until=3),
+            told("has forgotten"),
+            throughput(1425, 3.5),
+        ),
+        operators={**LINE, "work": Op(300, instances=2), "out": Op(2000, works=False, most=600)},
+        happens=((3, Restarted(forget=True)), (3, Repaired("out"))),
     ),
     Scenario(
         "a-restart-after-a-harmful-scale-out",

@@ -40,6 +40,18 @@ def test_a_controller_without_memory_fails_where_drivers_restart() -> None:
         assert forgetful.judge(forgetful.run()).surprises, scenario.name
 
 
+def test_what_was_learned_before_a_restart_stands_in_the_way_until_somebody_has_it_forgotten() -> None:
+    [scenario] = [one.under("stela") for one in RESTARTS if "without-lessons" in one.name]
+    happens = tuple(
+        (at, replace(what, forget=False) if isinstance(what, Restarted) else what) for at, what in scenario.happens
+    )
+    remembers = replace(scenario, happens=happens)
+    trace = remembers.run()
+    assert remembers.judge(trace).surprises, "the cause is gone, and the controller cannot know that"
+    vetoes = [text for at, kind, text in trace.told if at > 3.2 * 3600 and kind == "veto"]
+    assert any("known from before the restart" in text and "--forget-decisions" in text for text in vetoes)
+
+
 def test_there_are_enough_of_them_and_each_has_a_name_of_its_own() -> None:
     assert len({one.title for one in SCENARIOS}) == len(SCENARIOS)
     assert len({one.name for one in SCENARIOS}) >= 25

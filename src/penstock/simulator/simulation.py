@@ -90,7 +90,7 @@ class Simulation:
         self._stride = self._every
         topology.clock.every(self._pace, self._round)
 
-    def _begin(self) -> None:
+    def _begin(self, forget_decisions: bool = False) -> None:
         """A driver begins: nothing is left of an earlier one but what it has kept."""
         self._seen, self._pending = 0, {}
         self.steering = Steering(self.topology, "simulated", lambda _: None)
@@ -98,11 +98,14 @@ class Simulation:
         self._end.callback(self.steering.close)
         self.controller: Controller | None = None
         if self._goal is not None or needs_no_goal(self._strategy):
-            self.controller = controller_of(self.topology, self.steering.desk, self._goal, self._strategy, self._guards)
+            desk = self.steering.desk
+            self.controller = controller_of(
+                self.topology, desk, self._goal, self._strategy, self._guards, forget_decisions
+            )
 
-    def restart(self, seconds: float = 60.0) -> None:
+    def restart(self, seconds: float = 60.0, forget_decisions: bool = False) -> None:
         """The driver ends, and another one begins so many seconds later: rows that are due meanwhile wait, and what was
-        measured before is lost."""
+        measured before is lost. The other one may have to forget what the controller had decided."""
         topology, paused = self.topology, self.topology.paused
         self.close()
         topology.pause()
@@ -110,7 +113,7 @@ class Simulation:
         def begin() -> None:
             topology.pause(paused)
             topology.monitor.restart(run_time())
-            self._begin()
+            self._begin(forget_decisions)
             self._stride = self._every  # the first rounds come one after the other, whatever the last ones did
 
         topology.clock.later(seconds, begin, "restart")
