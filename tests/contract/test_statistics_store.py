@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock import PenstockError, Settings, Topology, sinks, sources
+from penstock.channels import database as database_module
 from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.cluster.readings import MachineUse
@@ -671,10 +674,34 @@ def test_the_limit_for_the_book_is_not_one_for_statistics(postgresql_url: str) -
     database = Database.open(postgresql_url, retries=QUICK)
     shown = sa.text("SHOW statement_timeout")
     with closing(database):
-        database.run(lambda connection: database.limit(connection, 0.3))
+        assert database.run(lambda connection: connection.scalar(shown), within=0.3) == "300ms"
         assert database.run(lambda connection: connection.scalar(shown)) == "0", "the session goes back to the pool"
-        limited = database.run(lambda connection: (database.limit(connection, 0.3), connection.scalar(shown)))
-        assert limited[1] == "300ms"
+
+
+def test_a_controller_does_not_wait_without_end_for_a_server_that_hangs(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process does nothing, so it gives up no statement either; the computer still takes what it is sent."""
+    monkeypatch.setattr(module, "BOOK_SECONDS", 0.2)
+    monkeypatch.setattr(database_module, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_IMPATIENT", Retries(times=0))
+    sessions = list[int]()
+
+    def noted(connection: sa.Connection) -> None:
+        sessions.append(connection.scalar(sa.text("SELECT pg_backend_pid()")))
+
+    with closing(StatisticsStore.open(postgresql_url, "words", retries=QUICK)) as store:
+        store.write_book("{}")
+        store._database.run(noted)
+        for work in (store.book, lambda: store.write_book("[]")):
+            os.kill(sessions[-1], signal.SIGSTOP)
+            try:
+                refused(work)
+            finally:
+                os.kill(sessions[-1], signal.SIGCONT)
+            assert store.book() == "{}", "another connection is made"
+            store._database.run(noted)
+        assert len(set(sessions)) == 3
 
 
 def test_without_a_store_the_text_lives_as_long_as_the_process() -> None:

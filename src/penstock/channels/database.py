@@ -4,9 +4,12 @@ may pass."""
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -31,6 +34,8 @@ BUSY_SECONDS = 10
 #: How large SQLite's log may stay: what it writes before it moves pages into the database itself, a thousand of 4 KB.
 JOURNAL_BYTES = 4 << 20
 CONNECT_SECONDS = 5
+#: A server that gives up a statement may take so much longer to say so.
+GRACE_SECONDS = 5.0
 #: SQLSTATEs of problems that may pass: a lost connection, a deadlock, a server that restarts or lacks something.
 _PASSING_STATES = ("08", "40", "53", "57P")
 #: The server takes no writes: a replica that is not the primary yet, or a primary that is none any more.
@@ -189,15 +194,17 @@ class Database:
             return NoHold()
         return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
-    def run(self, work: Callable[[sa.Connection], Result], retries: Retries | None = None) -> Result:
+    def run(
+        self, work: Callable[[sa.Connection], Result], retries: Retries | None = None, within: float | None = None
+    ) -> Result:
         """Do the work in one transaction, and do all of it again if the database was busy or the connection was lost.
-        `retries` is for who cannot wait for as long as others.
+        `retries` is for who cannot wait for as long as others, and so is `within`, the most seconds of a statement.
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
         for pause in (retries or self._retries).pauses():
             try:
-                with self._engine.begin() as connection:
+                with self._engine.begin() if within is None else self._bounded(within) as connection:
                     return work(connection)
             except _MISTAKES:
                 raise
@@ -210,11 +217,19 @@ class Database:
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
 
-    def limit(self, connection: sa.Connection, seconds: float) -> None:
-        """Let each of the following statements of this transaction take so many seconds at most: on PostgreSQL, a
-        statement waits for a lock without end. On SQLite, only a lock can last, and BUSY_SECONDS bound that."""
-        if not self.is_sqlite:
+    @contextmanager
+    def _bounded(self, seconds: float) -> Iterator[sa.Connection]:
+        """A transaction in which each statement takes so many seconds at most. On SQLite, only a lock can last, and
+        BUSY_SECONDS bound that. PostgreSQL gives up the statement; if it does not even do that, the connection is cut
+        off: nothing else ends the wait for a server that hangs."""
+        if self.is_sqlite:
+            with self._engine.begin() as connection:
+                yield connection
+            return
+        hangs = seconds + GRACE_SECONDS
+        with self._engine.connect() as connection, _cut_off_after(hangs, connection), connection.begin():
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(seconds * 1000)}")
+            yield connection
 
     def prepare_statement(self, statement: sa.UpdateBase, names: Sequence[str] | None = None) -> Prepared:
         """A statement for who runs it very often. `names` are the columns that an INSERT gets."""
@@ -327,6 +342,25 @@ def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
             f"{_shown(url)}: the PostgreSQL driver is not installed",
             "Install it: pip install 'psycopg[binary]>=3.1'. Penstock's extra `postgresql` has it too.",
         ) from None
+
+
+@contextmanager
+def _cut_off_after(seconds: float, connection: sa.Connection) -> Iterator[None]:
+    """Whoever waits for an answer on this connection gets an error after so many seconds."""
+    # A descriptor of its own: by the time that it is used, the number of the other one may belong to another file.
+    with socket.socket(fileno=os.dup(connection.connection.fileno())) as line:
+
+        def cut_off() -> None:
+            with suppress(OSError):  # it is closed by now
+                line.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, cut_off)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _may_pass(error: DBAPIError | PoolTimeoutError) -> bool:

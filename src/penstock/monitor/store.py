@@ -33,8 +33,8 @@ _BOOK = "controller_book"
 #: A controller's thread waits for its book, and asks again in its next round. Once, because a server that was restarted
 #: leaves a lost connection behind.
 _IMPATIENT = Retries(times=1)
-#: A statement that waits for a lock, or for a disk, would hold up the controller for good. PostgreSQL gives it up after
-#: this time.
+#: A statement that waits for a lock, for a disk or for a server that hangs would hold up the controller for good. It is
+#: given up after this time.
 BOOK_SECONDS = 10.0
 _UNMEASURED: Figures = dict.fromkeys(column.name for column in tables.statistics.c if not column.primary_key)
 
@@ -199,21 +199,15 @@ class StatisticsStore:
 
     def book(self) -> str | None:
         """What the controller of this topology has written last; None if it has written nothing."""
-
-        def work(connection: sa.Connection) -> str | None:
-            self._database.limit(connection, BOOK_SECONDS)
-            return self._meta(connection, _BOOK)
-
-        return self._database.run(work, _IMPATIENT)
+        return self._database.run(lambda connection: self._meta(connection, _BOOK), _IMPATIENT, BOOK_SECONDS)
 
     def write_book(self, text: str) -> None:
         row = {"topology": self._topology, "key": _BOOK, "value": text}
 
         def work(connection: sa.Connection) -> None:
-            self._database.limit(connection, BOOK_SECONDS)
             connection.execute(self._database.upsert_value(tables.meta), row)
 
-        self._database.run(work, _IMPATIENT)
+        self._database.run(work, _IMPATIENT, BOOK_SECONDS)
 
     # Parts of the transactions above
 
