@@ -194,6 +194,7 @@ ERRORS: Mapping[str, str] = {
     "STRATEGY_WITHOUT_MACHINES": "Machines were to come or go by a strategy that changes only instances.",
     "POLICY_FAILED": "A policy raised an error, or answered with something that is neither a proposal nor `Nothing`.",
     "GUARD_FAILED": "A guard raised an error, or answered with something that is neither a text nor a proposal.",
+    "DECISIONS_UNREADABLE": "What a controller remembers from before a restart is damaged, or of a newer Penstock.",
     "PLACEMENT_CHANGED": "A plan was not carried out, because the placement has changed since the plan was decided.",
     "BAD_GUARDS": "The variable `guards` of a topology's file is no list of functions.",
     "BAD_GOAL": "The goal of a topology that scales by itself is empty or out of range, or its strategy takes no goal.",

@@ -17,6 +17,7 @@ from publish_forever import CHANNELS, SIZES
 
 from penstock.channels import database, tables
 from penstock.channels.catalog import Catalog
+from penstock.channels.publishing import NewBatch
 from penstock.channels.records import Position, Segment
 from penstock.channels.segments import SegmentStore
 from penstock.errors import PenstockError
@@ -43,6 +44,55 @@ def test_a_batch_is_published_once(catalog: Catalog) -> None:
     assert catalog.publish("read", 0, [new("a")], "first", {"lines": 5}) is None
     assert catalog.load() == before
     assert [it.manifest for it in catalog.manifests("read")] == ["first"]
+
+
+def following(*batches: int) -> list[NewBatch]:
+    """Batches of one operator, the second of which writes nothing."""
+    return [
+        NewBatch("read", batch, [new(f"{batch}")] if batch != 1 else [], f"{batch}", {"in": batch}) for batch in batches
+    ]
+
+
+def test_batches_of_one_operator_are_published_in_one_transaction(
+    open_catalog: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, commits = open_catalog(), []
+    catalog.hold()
+    dialect = catalog._database._engine.dialect
+    commit = dialect.do_commit
+    monkeypatch.setattr(dialect, "do_commit", lambda connection: (commits.append(1), commit(connection)))
+    placed = catalog.publish_all(following(0, 1, 2))
+    assert len(commits) == 1
+    assert [[it.first_row for it in own] for own in placed if own is not None] == [[0], [], [10]]
+    assert [it.manifest for it in catalog.manifests("read")] == ["0", "1", "2"]
+    state = catalog.load()
+    assert (state.ends["lines"], state.last_batches["read"]) == (20, 2)
+    assert state.positions["read", "in"].read_rows == 2
+    [[fourth]] = catalog.publish_all(following(3))
+    assert fourth.first_row == 20
+
+
+def test_of_batches_whose_commit_was_not_answered_all_are_there(
+    open_catalog: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog(retries=QUICK)
+    catalog.hold()
+    assert lose_commits(catalog, monkeypatch, times=1) == []
+    placed = catalog.publish_all(following(0, 1, 2))
+    assert [own and [it.first_row for it in own] for own in placed] == [[0], None, [10]], (
+        "one has nothing to know it by"
+    )
+    assert catalog.load().ends == {"lines": 20}
+    assert [it.batch for it in catalog.manifests("read")] == [0, 1, 2]
+
+
+def test_what_was_cut_behind_a_batch_that_was_published_before_is_not_published(catalog: Catalog) -> None:
+    """What is in the catalog may be another batch of that number, which ends elsewhere."""
+    catalog.publish("read", 0, [new("another", 7)], "another", {})
+    before = catalog.load()
+    assert catalog.publish_all([*following(0, 1, 2), NewBatch("count", 0, [new("c")], "{}", {})])[:3] == [None] * 3
+    assert catalog.load().last_batches == before.last_batches | {"count": 0}
+    assert [it.manifest for it in catalog.manifests("read")] == ["another"]
 
 
 def test_a_batch_below_the_last_is_a_replay_even_if_it_was_pruned(catalog: Catalog) -> None:
@@ -231,13 +281,14 @@ def assert_contiguous(segments: tuple[Segment, ...], ends: dict[str, int]) -> No
 # Trouble
 
 
-def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, open_catalog: Open) -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, open_catalog: Open, together: int) -> None:
     store = SegmentStore(str(tmp_path / "segments"))
     script = Path(__file__).with_name("publish_forever.py")
     chance = random.Random(20)
     published = 0
     for _ in range(2):
-        driver = subprocess.Popen([sys.executable, script, url, store.root], stdout=subprocess.PIPE)
+        driver = subprocess.Popen([sys.executable, script, url, store.root, str(together)], stdout=subprocess.PIPE)
         try:
             assert driver.stdout.readline() == b"ready\n"
             time.sleep(chance.uniform(0.0, 0.1))
@@ -249,6 +300,7 @@ def test_a_killed_driver_leaves_only_whole_batches(url: str, tmp_path: Path, ope
         batches = [it.batch for it in catalog.manifests("writer")]
         assert batches == list(range(len(batches)))
         assert len(batches) > published
+        assert len(batches) % together == 0, "those of one transaction all, or none"
         published = len(batches)
         assert_contiguous(state.segments, state.ends)
         assert state.positions["writer", "input"].read_rows == published

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +17,14 @@ from penstock.channels.database import Database, Retries
 from penstock.cluster.model import Cluster, Placement, Slot
 from penstock.cluster.readings import MachineUse
 from penstock.monitor import statistics_tables as tables
+from penstock.monitor import store as module
 from penstock.monitor.counts import Counts
 from penstock.monitor.decisions import DecisionLog, KeptDecision
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import WITH_HISTORY, HistoryQuery, SeriesHistory
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waiting
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Waiting
 from penstock.monitor.store import StatisticsStore
 from penstock.strategies.mapping.round_robin import round_robin
 
@@ -123,6 +127,30 @@ def test_what_is_written_can_be_read(store: StatisticsStore) -> None:
     assert history.values["utilisation"] == [0.5, 0.5, 0.5]
     assert history.values["capacity"] == [10, 10, 10]
     assert history.values["backlog_rows"] == [9, 19, 29]
+
+
+def test_what_instances_wait_for_has_a_history(store: StatisticsStore) -> None:
+    counts = Counts(10, 20, T0, unwritten=1000)
+    split = PLACEMENT.of("split")
+    for second in range(0, 120, 10):
+        at = T0 + second + 9
+        for name in ("split", "out"):
+            counts.see(name, Levels(at))
+        counts.wait("split", {slot.name: [Waited(slot.name, None, 1, 6.0, 3.0)] for slot in split}, at)
+    store.write(counts.unwritten(T0 + 120), DEFINITION, PLACEMENT)
+    store.keep_house(T0 + 120)
+    asked = ("waiting_input_seconds", "waiting_input", "waiting_room")
+    for points, seconds in ((500, 12.0), (2, 72.0)):
+        [history] = ask(store, *asked, operator="split", until=T0 + 120, points=points)
+        assert {*history.values["waiting_input_seconds"]} == {seconds}
+        assert history.values["waiting_input"] == pytest.approx([0.6] * len(history.times))
+        assert history.values["waiting_room"] == pytest.approx([0.3] * len(history.times))
+    on_slots = ask(store, "waiting_input", operator="split", by="slot", until=T0 + 120)
+    assert [one.key.slot for one in on_slots] == sorted(slot.name for slot in split)
+    assert all(value == pytest.approx(0.6) for one in on_slots for value in one.values["waiting_input"])
+    for by in ("operator", "slot"):
+        [history] = ask(store, *asked, operator="out", by=by, until=T0 + 120)
+        assert all({*values} == {None} for values in history.values.values()), "nobody has measured that"
 
 
 def test_every_metric_that_has_a_history_can_be_asked_for(store: StatisticsStore) -> None:
@@ -562,3 +590,96 @@ def test_a_store_that_is_away_loses_no_decision(store: StatisticsStore) -> None:
     there.away = False
     assert log.flush() == 1
     assert len(store.decisions()) == 1
+
+
+def test_what_a_controller_remembers_is_there_for_the_next_driver(store: StatisticsStore, open_store: Open) -> None:
+    assert KeptBook(store).read() is None
+    KeptBook(store).write('{"version": 1}')
+    KeptBook(store).write('{"version": 1, "longer": true}')
+    store.keep_house(T0)
+    assert KeptBook(open_store()).read() == '{"version": 1, "longer": true}'
+    assert KeptBook(open_store("other")).read() is None
+
+
+def test_only_the_owner_reads_what_a_controller_remembers(store: StatisticsStore, url: str, tmp_path: Path) -> None:
+    KeptBook(store).write("{}")
+    if url.startswith("postgresql"):
+        pytest.skip("who may read a database is for the server to say")
+    files = list(tmp_path.glob("penstock.db*"))
+    assert files
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
+
+
+def test_a_controller_waits_little_for_a_store_that_is_away(
+    store: StatisticsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks again in its next round; until then it must be able to undo, and a driver to end."""
+    tried = list[str]()
+
+    def away(*_: object) -> None:
+        tried.append("")
+        raise sa.exc.OperationalError("", {}, ConnectionError("nobody there"), connection_invalidated=True)
+
+    monkeypatch.setattr(Database, "upsert_value", away)
+    monkeypatch.setattr(StatisticsStore, "_meta", away)
+    for work in (lambda: store.write_book("{}"), store.book):
+        with pytest.raises(PenstockError, match="STATISTICS_UNREACHABLE"):
+            work()
+        assert len(tried) == 2
+        tried.clear()
+
+
+#: What keeps the book from being read and from being written, on a server that still accepts connections.
+LOCKS = (
+    "LOCK TABLE penstock_statistics_meta IN ACCESS EXCLUSIVE MODE",
+    "SELECT * FROM penstock_statistics_meta FOR UPDATE",
+)
+
+
+def test_a_controller_does_not_wait_without_end_for_a_server_that_does_not_answer(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BOOK_SECONDS", 0.3)
+    server = sa.create_engine(postgresql_url.replace("postgresql:", "postgresql+psycopg:"))
+    with closing(StatisticsStore.open(postgresql_url, "words", retries=QUICK)) as store:
+        store.write_book("{}")
+        with server.begin() as other:
+            other.exec_driver_sql(LOCKS[1])
+            assert store.book() == "{}", "a row that is locked can be read"
+            problem = refused(lambda: store.write_book("[]"))
+        assert "canceling statement due to statement timeout" in problem.message
+        with server.begin() as other:
+            other.exec_driver_sql(LOCKS[0])
+            refused(store.book)
+        assert store.book() == "{}", "what was cut off has changed nothing"
+        store.write_book("[]")
+        assert store.book() == "[]"
+    server.dispose()
+
+
+def refused(work: Callable[[], object]) -> PenstockError:
+    """The named error, which comes soon, and is not tried again: a server that hangs would be waited for twice."""
+    began = time.monotonic()
+    with pytest.raises(PenstockError) as caught:
+        work()
+    assert caught.value.name == "STATISTICS_UNREACHABLE"
+    assert 0.2 < time.monotonic() - began < 5
+    return caught.value
+
+
+def test_the_limit_for_the_book_is_not_one_for_statistics(postgresql_url: str) -> None:
+    database = Database.open(postgresql_url, retries=QUICK)
+    shown = sa.text("SHOW statement_timeout")
+    with closing(database):
+        database.run(lambda connection: database.limit(connection, 0.3))
+        assert database.run(lambda connection: connection.scalar(shown)) == "0", "the session goes back to the pool"
+        limited = database.run(lambda connection: (database.limit(connection, 0.3), connection.scalar(shown)))
+        assert limited[1] == "300ms"
+
+
+def test_without_a_store_the_text_lives_as_long_as_the_process() -> None:
+    kept = KeptBook()
+    assert kept.read() is None
+    kept.write("{}")
+    assert kept.read() == "{}"
+    assert KeptBook().read() is None

@@ -84,17 +84,22 @@ class Published:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.batches: list[tuple[int, list[Any]]] = []
+        #: How many of them at a time.
+        self.together: list[int] = []
         self.failure: Exception | None = None
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
 
-    def __call__(self, batch: OpenBatch) -> None:
+    def __call__(self, batches: Sequence[OpenBatch]) -> None:
         self.begun.set()
         assert self.may_go_on.wait(5)
         if self.failure is not None:
             raise self.failure
-        self.batches.append((batch.number, batch.cut.shares[0].load["rows"]))  # type: ignore[index]
-        self.rows.published = batch.cut.ends["0"]
+        self.together.append(len(batches))
+        for batch in batches:
+            load, end = batch.cut.shares[0].load, batch.cut.ends["0"]
+            self.batches.append((batch.number, [self.rows.published, end] if load is None else load["rows"]))
+            self.rows.published = end
 
 
 def report(slot: str = "a/0", rows: int = 1) -> tuple[BundleReport, ...]:

@@ -30,7 +30,15 @@ def operator(name: str, kind: str, **values: Any) -> Json:
     nothing = dict.fromkeys(
         ["tasks", "rows_in_per_second", "rows_out_per_second", "rows_in", "rows_out", "capacity_per_instance"]
     )
-    known: Json = {"utilisation": None, "batch_seconds": 0.2, "backlog": 7, "bad_rows": 0, "throttled": False}
+    known: Json = {
+        "utilisation": None,
+        "waiting_input": None,
+        "waiting_room": None,
+        "batch_seconds": 0.2,
+        "backlog": 7,
+        "bad_rows": 0,
+        "throttled": False,
+    }
     known |= {"late_rows": None, "state": None}
     placed = {"instances": 1, "placement": {"127.0.0.2/0": 1}}
     return {"name": name, "kind": kind, **nothing, **known, **placed, **values}

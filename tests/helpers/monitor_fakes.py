@@ -46,6 +46,7 @@ def sample(
         "rows_in": {},
         "rows_out": {"out": rows},
         "traffic": {},
+        "links": {},
         "waiting": 0.0,
         "overhead": 0.25,
     }

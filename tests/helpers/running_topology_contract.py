@@ -229,6 +229,10 @@ class RunningTopologyContract:
         assert not running.paused
         self.flow(running)
 
+    def test_what_a_controller_writes_is_kept(self, running: RunningTopology) -> None:
+        running.kept_book.write("{}")
+        assert running.kept_book.read() == "{}"
+
     def test_a_wait_ends_with_its_time(self, running: RunningTopology) -> None:
         assert not running.wait(0.05)
         assert not running.finished

@@ -53,6 +53,15 @@ def test_a_diff_leads_there_and_twice_is_once(before: Placement, after: Placemen
 
 
 @given(placements, placements)
+def test_what_an_action_does_not_touch_is_shared(before: Placement, after: Placement) -> None:
+    """A controller's history has hundreds of placements, of hundreds of operators on dozens of slots."""
+    [first, *_] = before.instances
+    found = apply(before, [SetInstances(first, after.of(first))])
+    assert found.of(first) == after.of(first)
+    assert all(found.of(name) is before.of(name) for name in before.instances if name != first)
+
+
+@given(placements, placements)
 def test_a_diff_touches_only_what_differs(before: Placement, after: Placement) -> None:
     for action in diff(before, after):
         if isinstance(action, SetInstances):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.channels.records import Segment
 from penstock.cluster.model import Cluster, Slot
 from penstock.engine.message.shares import (
+    SHARED,
     Bundle,
     Descriptor,
     InputRange,
@@ -17,11 +18,13 @@ from penstock.engine.message.shares import (
     Spread,
     bundles_of,
     cuts,
+    links_of,
     part,
     runs,
     split,
     traffic_of,
 )
+from penstock.engine.message.task_shares import split_by_task
 
 slots = st.builds(Slot, st.sampled_from(["a", "b", "c"]), st.integers(0, 3), st.integers(1, 4))
 placements = st.dictionaries(slots, st.integers(1, 9), min_size=1, max_size=6)
@@ -158,3 +161,27 @@ def test_traffic_is_all_bytes_of_the_batch(sizes: list[int], placement: dict[Slo
     assert {consumer for _, consumer in traffic} <= {slot.name for slot in placement}
     # Every way is rounded by itself.
     assert abs(sum(traffic.values()) - sum(segment.bytes for segment in segments)) <= len(traffic)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), placements, st.sampled_from(list(Spread)))
+def test_over_links_comes_what_other_machines_wrote_and_what_is_shared_comes_once(
+    sizes: list[int], placement: dict[Slot, int], spread: Spread
+) -> None:
+    segments, bundles = segments_of(sizes), bundles_of(placement)
+    ranges = [InputRange(segments, 0, sum(sizes), spread, groups=64)]
+    shares = split_by_task(ranges, bundles) if spread is Spread.BY_TASK else split(ranges, bundles)
+    bytes_per_row = {segment.path: segment.bytes / segment.rows for segment in segments}
+    links = links_of(shares, bytes_per_row)
+    assert all(sender == "a" and not slot.startswith("a/") for sender, slot in links)
+    if spread in SHARED:
+        others = {slot.machine for slot in placement} - {"a"}
+        assert sum(links.values()) == sum(sizes) * 8 * len(others)
+    else:
+        traffic = traffic_of(shares, bytes_per_row)
+        assert links == {("a", slot): size for (_, slot), size in traffic.items() if not slot.startswith("a/")}
+
+
+def test_nothing_comes_over_a_link_that_nobody_knows_the_machine_of() -> None:
+    segment = Segment("c", "c/0", 10, 80, "task/3", 1.0, 2.0, first_row=0, operator="op", batch=0)
+    shares = split([InputRange([segment], 0, 10, Spread.SHUFFLE)], bundles_of({Slot("b", 0): 1}))
+    assert links_of(shares, {"c/0": 8.0}) == {}

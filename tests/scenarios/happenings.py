@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
+from penstock.plans.plan import Plan, RemoveMachine, diff
+from penstock.plans.repair import repair
 from penstock.simulator import FluidTopology, Simulation
 
 Happens = Callable[[Simulation], object]
@@ -88,6 +90,27 @@ class Slowed:
                 topology.retune({self.operator: truth})
 
         topology.clock.every(lambda: LOOK, look)
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The driver ends, and another one begins after a minute."""
+
+    #: The next driver's cluster has so many machines fewer; all instances are there.
+    fewer: int = 0
+    #: What the controller remembers is this by then; None is what it wrote itself.
+    book: str | None = None
+
+    def __call__(self, simulation: Simulation) -> None:
+        simulation.restart()
+        topology = simulation.topology
+        if self.book is not None:
+            topology.kept_book.write(self.book)
+        gone = topology.cluster.names[len(topology.cluster.names) - self.fewer :]
+        if gone:
+            planned = topology.placements.planned
+            left = repair(planned, topology.cluster.minus(gone).slots)
+            topology.changes.carry_out(Plan((*diff(planned, left), *(RemoveMachine(name) for name in gone))))
 
 
 def crowded(operator: str, instances: int) -> Callable[[FluidTopology], bool]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from catalogue import KNOWN, MORE_MACHINES, RESTLESS, SCENARIOS, STRATEGIES
+from happenings import Restarted
+from restarts import RESTARTS
 from scenario import Outcome, Scenario, Shortfall
 from tables import table
 
@@ -26,6 +28,16 @@ def test_what_must_hold(scenario: Scenario) -> None:
     assert not outcome.surprises, "; ".join(outcome.surprises) + "\n" + table(scenario, trace)
     if scenario.shortfall is not None:
         pytest.xfail(f"{'; '.join(outcome.known)}: {scenario.shortfall.why}")
+
+
+def test_a_controller_without_memory_fails_where_drivers_restart() -> None:
+    """Otherwise these scenarios would say nothing of what is remembered."""
+    for scenario in (one.under("stela") for one in RESTARTS if "damaged" not in one.name):
+        happens = [
+            (at, replace(what, book="{") if isinstance(what, Restarted) else what) for at, what in scenario.happens
+        ]
+        forgetful = replace(scenario, happens=tuple(happens))
+        assert forgetful.judge(forgetful.run()).surprises, scenario.name
 
 
 def test_there_are_enough_of_them_and_each_has_a_name_of_its_own() -> None:

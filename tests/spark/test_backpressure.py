@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +79,27 @@ def test_the_backlog_stays_within_its_bound_and_nothing_is_lost(
     assert seen.throttled
     assert seen.unmet > BOUND
     assert column_of(tmp_path / "out", "id") == list(range(rows))
+
+
+def test_who_is_held_back_waits_for_room_and_who_is_behind_waits_for_input(
+    local_host: SparkHost, running: Callable, tmp_path: Path
+) -> None:
+    often = replace(settings(), sample_seconds=1.0, window_samples=10)
+    with running(slow_chain(tmp_path, 1_000_000), local_host, settings=often) as run:
+        deadline = time.monotonic() + WAIT
+        # Until the first batches have left the window: on busy cores they are slow.
+        while not (snapshot := run.snapshot()).complete or (snapshot.operators["quick"].waiting_room or 0.0) < 0.5:
+            run.check()
+            assert time.monotonic() < deadline, snapshot.operators
+            time.sleep(0.5)
+        run.stop(drain=False)  # to work off what waits would take an hour
+    quick, slow, out = (snapshot.operators[name] for name in ("quick", "slow", "out"))
+    shares = [(one.utilisation, one.waiting_input, one.waiting_room) for one in (quick, slow, out)]
+    assert slow.utilisation is not None and slow.waiting_input is not None and slow.waiting_room is not None
+    assert slow.utilisation > slow.waiting_input + slow.waiting_room, "it is what limits the topology"
+    assert out.waiting_input is not None and out.waiting_input > 0.3
+    assert quick.slots.keys() and all(one.waiting_room is not None for one in quick.slots.values())
+    assert all(sum(part or 0.0 for part in parts) < 1.2 for parts in shares), "a batch more or less at either end"
 
 
 def test_spill_goes_past_the_bound(local_host: SparkHost, running: Callable, tmp_path: Path) -> None:

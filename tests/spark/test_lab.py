@@ -17,9 +17,11 @@ import psutil
 import pytest
 from conftest import HERE, TEST_SETTINGS
 from lab_here import needs_a_lab
-from steered import CONTENT, check_everything, steered
+from steered import CONTENT, check_everything, steered, tag
 from written_rows import WAIT
 
+from penstock import Topology, sinks, sources
+from penstock.clock import run_time
 from penstock.cluster import standalone
 from penstock.cluster.choice import ClusterChoice
 from penstock.cluster.lab.groups import find_groups
@@ -37,6 +39,7 @@ SETTINGS = replace(
 )
 MARK = "PENSTOCK_TEST_MARK"
 RATE = 2000.0
+MEASURED_SECONDS = 40.0
 
 
 def groups_of(prefix: str) -> list[Path]:
@@ -88,6 +91,52 @@ def test_rows_cross_the_links_and_machines_come_and_go(lab_host, running, tmp_pa
         assert set(lab_host.provider.readings()) == {one.machine, two.machine}
         assert run.stop()
         check_everything(tmp_path, run.query("events").feeds[0].position)
+
+
+def test_no_more_is_counted_than_the_interfaces_carried(lab_host, running) -> None:
+    """Rows from machine to machine, Spark's shuffle of a keyed operator on both, and the driver's messages."""
+    one, two = lab_host.cluster.slots
+    topology = Topology("links")
+    events = topology.source("events", sources.rate(4 * RATE, CONTENT))
+    tagged = topology.map("tag", tag, inputs=[events], schema="id long, key string")
+    # All rows go through the shuffle: nothing is combined before it.
+    first = topology.keyed(
+        "first",
+        lambda frame: frame.dropDuplicates(["key"]),
+        inputs=[tagged],
+        key="key",
+        schema="id long, key string",
+        tasks=4,
+        instances=2,
+    )
+    topology.sink("out", sinks.noop(), inputs=[first])
+    start = Placement(
+        {"events": {one: 1}, "tag": {two: 1}, "first": {one: 1, two: 1}, "out": {one: 1}},
+        {"first": (one, two, one, two)},
+    )
+    settings = replace(SETTINGS, sample_seconds=2, window_samples=60, shuffle="exchange")
+    with running(topology, lab_host, settings=settings, placement=start) as run:
+        # The first micro-batches fetch classes and plans.
+        while run.statistics.batches("first") < 20:
+            run.wait(0.1)
+        run.monitor.restart(run_time())
+        before = lab_host.provider.readings()
+        run.wait(MEASURED_SECONDS)
+        after, seen = lab_host.provider.readings(), run.snapshot()
+        assert run.stop()
+    assert seen.links[one.machine, two.machine] > RATE * 20, "the source is read on the other machine"
+    for machine in (one.machine, two.machine):
+        seconds = after[machine].at - before[machine].at
+        received = (after[machine].received_bytes - before[machine].received_bytes) / seconds
+        sent = (after[machine].sent_bytes - before[machine].sent_bytes) / seconds
+        came = sum(rate for (_, receiver), rate in seen.links.items() if receiver == machine) + seen.shuffled[machine]
+        went = sum(rate for (sender, _), rate in seen.links.items() if sender == machine)
+        told = f"{machine}: {came:,.0f} of {received:,.0f} bytes/s came, {went:,.0f} of {sent:,.0f} went: {seen.links}"
+        assert seen.shuffled[machine] > 0, told
+        assert {("driver", machine), (machine, "driver")} <= seen.links.keys(), told
+        # Spark's own messages, which nobody counts, may be more than all that is counted.
+        assert came < 1.1 * received, told
+        assert went < 1.1 * sent, told
 
 
 def test_nothing_is_left_of_a_driver_that_was_killed(tmp_path: Path) -> None:

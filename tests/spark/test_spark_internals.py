@@ -245,6 +245,43 @@ def test_state_goes_where_it_is_told_and_stays_exact(
     assert {row["value"]: row["count"] for row in last} == dict.fromkeys(range(10), 3)
 
 
+def test_what_is_shuffled_counts_where_it_comes_from_another_machine(
+    internals: SparkInternals, standalone_host: SparkHost, tmp_path
+) -> None:
+    here, also_here, there, _ = sorted(internals.executors(), key=lambda one: (one.host, one.id))
+    assert here.host == also_here.host != there.host
+    session = standalone_host.spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    feed, sink = CountingFeed([here], batches=0), Collected()
+    counts = internals.placed_stream(session, "shuffled", feed).mapInArrow(ten_values, "value long")
+    identity = QueryIdentity("shuffled", str(tmp_path / "checkpoint"), "update")
+    reads = internals.shuffle_reads()
+    assert reads is not None
+    query = internals.start(counts.groupBy("value").count().mapInArrow(as_report, "x binary"), identity, sink)
+
+    def after_a_batch(*executors: Executor) -> dict[str, int]:
+        for partition, executor in enumerate(executors):
+            store = StatePartition(state_folder(query), 0, partition, "default")
+            internals.place_state(query, store, executor)
+        feed.batches += 1
+        until(lambda: len(sink.batches) == feed.batches, query)
+        # Spark's records come a moment after the batch.
+        until(lambda: (ran := internals.ran(query)) is not None and ran.batch == feed.batches - 1, query)
+        return reads.look().get("shuffled", {})
+
+    try:
+        assert after_a_batch(here, also_here) == {}, "what lies on the disk of the same machine crosses nothing"
+        crossed = after_a_batch(also_here, there)
+        assert crossed.keys() == {there.id}
+        assert 0 < crossed[there.id] < 10_000
+        assert reads.look() == {}
+        again = after_a_batch(there, there)
+        assert again.keys() == {there.id}
+        assert again[there.id] > crossed[there.id]
+    finally:
+        query.stop()
+
+
 def test_state_is_cut_into_other_partitions_while_its_query_is_stopped(
     internals: SparkInternals, standalone_host: SparkHost, tmp_path
 ) -> None:

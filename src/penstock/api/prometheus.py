@@ -18,6 +18,11 @@ _GAUGES = {
     "rows_out_per_second": ("rows_out_per_second", "Rows emitted, over the last ten seconds."),
     "capacity_per_instance": ("capacity_rows_per_second", "Rows per busy second of one instance."),
     "utilisation": ("utilisation_ratio", "Share of the time in which its instances are busy."),
+    "waiting_input": ("waiting_input_ratio", "Share of the time in which its instances wait for rows."),
+    "waiting_room": (
+        "waiting_room_ratio",
+        "Share of the time in which rows are there for its instances and held back.",
+    ),
     "batch_seconds": ("batch_seconds", "Mean length of a batch."),
     "backlog": ("backlog_rows", "Rows that wait in front of it."),
 }

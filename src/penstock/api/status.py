@@ -12,7 +12,8 @@ from penstock.topology.definition import Keyed, Operator, Sink, Source
 
 
 def status_of(run: RunningTopology, cluster_kind: str) -> dict[str, Any]:
-    """Rates and latency are those of the last ten seconds, utilisation and capacity those of the sliding window."""
+    """Rates and latency are those of the last ten seconds. Utilisation, what instances wait for, and capacity are
+    those of the sliding window."""
     snapshot, usable = run.snapshot(), run.usable_slots
     return {
         "topology": run.definition.name,
@@ -69,6 +70,8 @@ def _operator(run: RunningTopology, operator: Operator, snapshot: Snapshot) -> d
         "rows_out": None if is_sink else rows_out,
         "capacity_per_instance": measured.capacity,
         "utilisation": measured.utilisation,
+        "waiting_input": measured.waiting_input,
+        "waiting_room": measured.waiting_room,
         "batch_seconds": rates.batch_seconds,
         "backlog": run.backlog(name),
         "bad_rows": run.statistics.bad_rows(name),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from penstock.autoscaler.policy import Decided, Fate, View
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal, direction, in_words
+from penstock.autoscaler.recollection import Recollection
 from penstock.autoscaler.records import Figures, Record, Verdict, another_load
 from penstock.autoscaler.verdicts import judged
 from penstock.monitor.events import EventKind
@@ -30,15 +31,31 @@ class Book:
         self._keep = keep
         self._tell = tell
         self._decided: deque[Decided] = deque(maxlen=REMEMBERED)
+        #: When the last operation ended, whoever had asked for it; None if none is known.
+        self.last_ended: float | None = None
         #: What the policy wants, since when, and what was measured when that began.
         self._wanted: tuple[str, float, Figures | None] = ("", 0.0, None)
+
+    def recall(self, known: Recollection) -> None:
+        """Take in what a controller knew before the driver restarted."""
+        for one in known.decided:
+            if one.record is not None and one.operation in known.judged:
+                self._keep(one.record)  # people read no longer that it is pending
+            self._decided.append(one)
+        self.last_ended = known.last_ended
+
+    @property
+    def decided(self) -> tuple[Decided, ...]:
+        """The earlier decisions, as they were seen last."""
+        return tuple(self._decided)
 
     def history(self) -> tuple[Decided, ...]:
         """The earlier decisions, with what has become of each by now."""
         for index, one in enumerate(self._decided):
             if one.operation is not None and not one.fate.over:
                 fate, reason = self._fate(one.operation)
-                self._decided[index] = replace(one, fate=fate, reason=reason)
+                if (fate, reason) != (one.fate, one.reason):  # what is the same decision is not written again
+                    self._decided[index] = replace(one, fate=fate, reason=reason)
         return tuple(self._decided)
 
     def checked(self, view: View) -> View:
@@ -53,7 +70,9 @@ class Book:
                 if record is not one.record:
                     self._decided[index] = replace(one, record=self._keep(record))
                     self._tell_of(record)
-        return replace(view, history=tuple(self._decided))
+        ended = [at for at in (self.last_ended, view.last_ended) if at is not None]
+        self.last_ended = max(ended, default=None)
+        return replace(view, history=tuple(self._decided), last_ended=self.last_ended)
 
     def wanted(self, answer: Answer, view: View) -> View:
         """The view that says since when the policy has wanted this kind of change in every round, under this load. What

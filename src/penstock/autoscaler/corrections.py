@@ -44,7 +44,7 @@ def _to_correct(view: View) -> list[Decided]:
         if one.proposal.corrects is None:
             break
     found.reverse()
-    first = found[0].proposal if found else None
+    first = found[0].proposal if found and not any(one.dropped for one in found) else None
     if first is None or not machines_more(first.plan) or first.reverts or first.before is None:
         return []
     return found

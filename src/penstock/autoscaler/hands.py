@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.autoscaler.autonomy import rounds_of
+from penstock.autoscaler.book_keeper import BookKeeper
 from penstock.autoscaler.desk import Desk
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
@@ -62,8 +63,10 @@ class DeskHands:
 def controller_of(
     run: RunningTopology, desk: Desk, goal: Goal | None, strategy: str, guards: Sequence[Guard] = ()
 ) -> Controller:
-    """A controller with all guards, and those of the user's own after them. It decides only on a complete window, which
-    starts anew with every change. Only a policy that needs no goal may do without one."""
+    """A controller with all guards, and those of the user's own after them. It goes on with what the controller of the
+    last driver knew. It decides only on a complete window, which starts anew with every change. Only a policy that
+    needs no goal may do without one."""
     hands, decider = DeskHands(run, desk, goal, strategy), policy(strategy)
     every, general = rounds_of(strategy, decider, goal, run.settings)
-    return Controller(strategy, decider, hands, [*general, *guards], every)
+    keeper = BookKeeper(run.kept_book, hands.tell, desk.operations.continue_after)
+    return Controller(strategy, decider, hands, [*general, *guards], every, keeper)

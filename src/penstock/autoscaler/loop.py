@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from penstock.autoscaler.book import Book
+from penstock.autoscaler.book_keeper import BookKeeper
 from penstock.autoscaler.guards import Guard, reviewed
 from penstock.autoscaler.policy import Decided, Fate, Policy, View, decide
 from penstock.autoscaler.proposals import Answer, Nothing, Proposal, in_words
@@ -39,13 +40,24 @@ class Controller:
     """Scales one topology. `step` is one round; as a context manager, the controller makes a round every so many
     seconds in a thread of its own."""
 
-    def __init__(self, name: str, policy: Policy, hands: Hands, guards: Iterable[Guard], every: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        hands: Hands,
+        guards: Iterable[Guard],
+        every: float,
+        keeper: BookKeeper | None = None,
+    ) -> None:
+        """`keeper` has what a controller knew before the driver restarted, and keeps what this one knows; without it, a
+        controller knows what it has seen itself."""
         self.name = name
         #: The guards are asked in this order, and the first veto counts.
         self.guards = list(guards)
         self._policy = policy
         self._hands = hands
         self._book = Book(hands.fate, hands.keep, hands.tell)
+        self._keeper = keeper
         #: Seconds from one round to the next.
         self.every = every
         #: The last text that was told, by kind of event.
@@ -56,14 +68,21 @@ class Controller:
     def step(self) -> None:
         try:
             view = self._collect()
-            answer = self._decide(view)
-            self._act(answer, view)
+            try:
+                answer = self._decide(view)
+                self._act(answer, view)
+            finally:
+                if self._keeper is not None:
+                    self._keeper.note(view, self._book.decided, self._book.last_ended)
         except PenstockError as refusal:
             self._tell(EventKind.VETO, f"{refusal.name}: {refusal.message}")
 
     def _collect(self) -> View:
         """The topology at this moment, and what the earlier decisions turned out to be."""
-        return self._book.checked(self._hands.look(self._book.history()))
+        view = self._hands.look(self._book.history())
+        if self._keeper is not None and (known := self._keeper.recall(view)) is not None:
+            self._book.recall(known)
+        return self._book.checked(view)
 
     def _decide(self, view: View) -> Answer:
         """A harmful decision is undone before anything else is thought of."""

@@ -118,7 +118,8 @@ def _capacity(one: OperatorSnapshot, longest_batch: float | None) -> float | Non
 
 def _share_for_rows(one: OperatorSnapshot, longest_batch: float | None) -> float:
     """Of the longest batches that an operator runs, the share that is spent on rows."""
-    fixed, duration = one.batch_overhead, one.batch_duration
+    # Where bundles stand, a batch also lasts while it waits to be published: in that time nobody works on its rows.
+    fixed, duration = one.batch_overhead, one.batch_duration if one.share_duration is None else one.share_duration
     if longest_batch is None or fixed is None or duration is None:
         return 1.0
     # A batch gets at least half of the time for rows (see engine/query/pacing.py), and may be longer already.

@@ -107,6 +107,8 @@ class Operations:
         self._changed = threading.Condition()
         self._waiting: deque[Operation] = deque()
         self._known: dict[int, Operation] = {}
+        #: The number of the newest operation.
+        self._last = 0
         #: Whether new operations are refused.
         self.closing = False
         #: What carries operations out; None while none waits.
@@ -128,7 +130,7 @@ class Operations:
                 raise PenstockError(
                     "BUSY", f"{len(self._waiting)} operations wait already.", "Ask again when they have ended."
                 )
-            number = max(self._known, default=0) + 1
+            number = self._last = self._last + 1
             operation = Operation(number, action, dict(arguments), propose, self._clock(), cause, who)
             self._known[number] = operation
             while len(self._known) > KEPT and self._known[min(self._known)].state.over:
@@ -138,6 +140,11 @@ class Operations:
             if self._worker is None:
                 self._worker = later(0.0, self._work, "penstock-operations")
         return operation
+
+    def continue_after(self, number: int) -> None:
+        """Have the next operation get a number above this one, which an operation of an earlier driver has."""
+        with self._changed:
+            self._last = max(self._last, number)
 
     def get(self, number: int) -> Operation:
         with self._changed:

@@ -62,6 +62,9 @@ class Decided:
     ended: float | None = None
     #: What was expected of it and what was measured; None if it was refused at once.
     record: Record | None = None
+    #: Why it is not to be taken back although it was carried out: after a restart of the driver, what it brought is not
+    #: there. Empty if it counts.
+    dropped: str = ""
 
 
 @dataclass(frozen=True)

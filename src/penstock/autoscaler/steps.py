@@ -52,7 +52,7 @@ def open_steps(history: Sequence[Decided]) -> list[Step]:
         if one.fate is not Fate.DONE or one.operation is None or one.operation in undone:
             continue
         (undone if one.proposal.undo else taken_back).update(one.proposal.reverts)
-        if one.proposal.before is None or one.proposal.undo:
+        if one.proposal.before is None or one.proposal.undo or one.dropped:
             continue
         if one.proposal.corrects is not None:  # it is a part of what it corrects, and the newest one counts
             corrected.setdefault(one.proposal.corrects, step_of(one).after)
@@ -111,7 +111,7 @@ def with_machines(history: Sequence[Decided], machines: int) -> list[Step]:
 
 def machines_brought(history: Sequence[Decided]) -> int:
     """How many machines are there because the controller has added them, as far as it remembers."""
-    done = [one.proposal.plan for one in history if one.fate is Fate.DONE]
+    done = [one.proposal.plan for one in history if one.fate is Fate.DONE and not one.dropped]
     return sum(machines_more(plan) - machines_fewer(plan) for plan in done)
 
 

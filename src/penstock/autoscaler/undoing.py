@@ -14,6 +14,8 @@ def undoing(view: View, strategy: str) -> Proposal | None:
     done = [one for one in view.history if one.fate is Fate.DONE]
     if not done or done[-1].proposal.undo or done[-1].record is None or done[-1].proposal.before is None:
         return None
+    if done[-1].dropped:  # what it did is not there any more
+        return None
     last, record = done[-1], done[-1].record
     if record.verdict is not Verdict.HARMFUL:
         return None

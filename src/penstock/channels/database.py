@@ -189,12 +189,13 @@ class Database:
             return NoHold()
         return FileHold(Path(f"{path}.{zlib.crc32(name.encode()):08x}.lock"))
 
-    def run(self, work: Callable[[sa.Connection], Result]) -> Result:
+    def run(self, work: Callable[[sa.Connection], Result], retries: Retries | None = None) -> Result:
         """Do the work in one transaction, and do all of it again if the database was busy or the connection was lost.
+        `retries` is for who cannot wait for as long as others.
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
-        for pause in self._retries.pauses():
+        for pause in (retries or self._retries).pauses():
             try:
                 with self._engine.begin() as connection:
                     return work(connection)
@@ -208,6 +209,12 @@ class Database:
                 LOGGER.info("%s Penstock tries again in %g s.", self.unreachable(error).message, pause)
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
+
+    def limit(self, connection: sa.Connection, seconds: float) -> None:
+        """Let each of the following statements of this transaction take so many seconds at most: on PostgreSQL, a
+        statement waits for a lock without end. On SQLite, only a lock can last, and BUSY_SECONDS bound that."""
+        if not self.is_sqlite:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(seconds * 1000)}")
 
     def prepare_statement(self, statement: sa.UpdateBase, names: Sequence[str] | None = None) -> Prepared:
         """A statement for who runs it very often. `names` are the columns that an INSERT gets."""

@@ -1,7 +1,7 @@
 """Publishing together: batches that several threads want to publish at the same time share one transaction.
 
 A transaction costs about the same for one batch as for many. So a thread that has to wait for its turn finds, as a
-rule, that the thread before it has published its batch too.
+rule, that the thread before it has published its batches too.
 """
 
 from __future__ import annotations
@@ -42,24 +42,28 @@ class JointPublishing:
         self._turn = threading.Lock()
         #: Guards the list of those that wait: whoever has the turn publishes all of them.
         self._guard = threading.Lock()
-        self._waiting: list[Publication] = []
+        self._waiting: list[tuple[Publication, ...]] = []
         #: Whether nothing can be published any more.
         self._ended = False
 
-    def publish(self, publication: Publication) -> None:
-        """Publish a batch, with all that wait; raises the error that it failed with."""
+    def publish(self, *publications: Publication) -> None:
+        """Publish the next batches of one operator, all of them or none, with all that wait. Raises the error that they
+        failed with."""
         with self._guard:
-            self._waiting.append(publication)
+            self._waiting.append(publications)
         with self._turn:
-            if not publication.is_done:  # or another thread has published it with its own, while this one waited
+            # Or another thread has published them with its own, while this one waited.
+            if not all(one.is_done for one in publications):
                 with self._guard:
                     waiting, self._waiting = self._waiting, []
                 if self._ended:
-                    publication.fail(RuntimeError("the topology has ended, so nothing is published any more"))
+                    for one in publications:
+                        one.fail(RuntimeError("the topology has ended, so nothing is published any more"))
                 else:
                     self._publish(waiting)
-        if publication.error is not None:
-            raise publication.error
+        for one in publications:
+            if one.error is not None:
+                raise one.error
 
     def end(self, seconds: float) -> bool:
         """Publish nothing more. False if a thread is still publishing after so many seconds: then nothing has ended."""
@@ -69,20 +73,22 @@ class JointPublishing:
         self._turn.release()
         return True
 
-    def _publish(self, waiting: Sequence[Publication]) -> None:
-        """All that wait, in one transaction. If that fails, each by itself: only what cannot be published fails."""
+    def _publish(self, waiting: Sequence[tuple[Publication, ...]]) -> None:
+        """All that wait, in one transaction. If that fails, those of each thread by themselves: only what cannot be
+        published fails, and what is behind it."""
+        batches = [one for publications in waiting for one in publications]
         try:
-            self._enter_all(waiting)
+            self._enter_all(batches)
         except Exception as error:
             # What is wrong with the database is wrong for all of them.
             if len(waiting) == 1 or isinstance(error, PenstockError):
-                for one in waiting:
+                for one in batches:
                     one.fail(error)
                 return
-            LOGGER.info("%d batches could not be published together", len(waiting), exc_info=True)
-            for one in waiting:
-                self._publish([one])
+            LOGGER.info("%d batches could not be published together", len(batches), exc_info=True)
+            for publications in waiting:
+                self._publish([publications])
         finally:
-            for one in waiting:
+            for one in batches:
                 if not one.is_done:
                     one.fail(RuntimeError("the thread that published this batch was ended"))

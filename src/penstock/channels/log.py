@@ -198,14 +198,22 @@ class Channels:
         read_to: Mapping[str, int],
     ) -> bool:
         """Publish a batch; False if it was published before, and then the files of this replay are deleted."""
-        self._check(operator, segments, read_to)
-        publication = Publication(NewBatch(operator, batch, segments, manifest, read_to))
-        self._publishing.publish(publication)
-        if publication.placed is None:
-            # If a file cannot be deleted now, a sweep finds it.
-            with traced("segments of a batch that was published before could not be deleted", OSError):
-                self._store.delete(publication.unknown)
-        return publication.placed is not None
+        [is_new] = self.publish_all([NewBatch(operator, batch, segments, manifest, read_to)])
+        return is_new
+
+    def publish_all(self, batches: Sequence[NewBatch]) -> list[bool]:
+        """Publish the next batches of one operator in one transaction, all of them or none. False for one that was
+        published before, and for all behind it: their files are deleted."""
+        for one in batches:
+            self._check(one.operator, one.segments, one.read_to)
+        publications = [Publication(one) for one in batches]
+        self._publishing.publish(*publications)
+        for publication in publications:
+            if publication.placed is None:
+                # If a file cannot be deleted now, a sweep finds it.
+                with traced("segments of a batch that was published before could not be deleted", OSError):
+                    self._store.delete(publication.unknown)
+        return [publication.placed is not None for publication in publications]
 
     def _enter_all(self, waiting: Sequence[Publication]) -> None:
         placed = self.catalog.publish_all([one.batch for one in waiting])

@@ -1,8 +1,8 @@
 """The transaction in which batches are published: recorded, their segments appended to their channels, and the read
 positions of their operators moved.
 
-Several batches, of several operators, share one transaction: what a transaction costs does not depend on how many they
-are. Statements are made once, with names in place of values: to make one costs more than to run it. What one
+Several batches share one transaction, of several operators or of one: what a transaction costs does not depend on how
+many they are. Statements are made once, with names in place of values: to make one costs more than to run it. What one
 transaction has left behind, the next one need not ask for: the fence says whether anything was written in between.
 """
 
@@ -91,18 +91,26 @@ class Publishing:
         self, connection: sa.Connection, batches: Sequence[NewBatch], again: bool, number: int | None = None
     ) -> list[list[Segment] | None]:
         """For each batch its segments with their places; None for one that was published before, of which nothing is
-        changed. `again`: an earlier attempt may have succeeded without our knowing. `number` is the number of this
-        write, if the database is known to have the write before it and nothing after that (`Fence.number`)."""
+        changed, and for those of the same operator behind it. `again`: an earlier attempt may have succeeded without
+        our knowing. `number` is the number of this write, if the database is known to have the write before it and
+        nothing after that (`Fence.number`)."""
         if number is None or self._left.number != number - 1:
             self._left = _Left()
         self._left.number = number
         lasts = self._lasts(connection, {one.operator for one in batches})
         placed: list[list[Segment] | None] = []
         new: list[NewBatch] = []
+        #: Operators of which somebody has published a batch already that was to be published now.
+        behind: set[str] = set()
         for one in batches:
             # Batch numbers of an operator only grow, so one that is not above the last was published, even if pruned.
             if one.number <= lasts[one.operator]:
                 placed.append(self._own(connection, one) if again else None)
+                behind.add(one.operator)
+                continue
+            # What is in the catalog may be another batch, with other rows: what was cut behind ours does not follow it.
+            if one.operator in behind:
+                placed.append(None)
                 continue
             lasts[one.operator] = one.number
             new.append(one)

@@ -51,6 +51,7 @@ def print_running(running: Sequence[Running], now: float) -> None:
 def print_status(status: Json) -> None:
     console = page_console()
     console.print(live_table(display_from(status)))
+    print_times(console, status["operators"])
     table = page_table(
         "machine", "slot", "cores", "instances", "utilisation", numbers=("cores", "instances", "utilisation")
     )
@@ -65,6 +66,20 @@ def print_status(status: Json) -> None:
     print_neighbours(console, status.get("neighbours") or ())
     if status["operation"] is not None:
         print_operation(status["operation"])
+
+
+def print_times(console: Console, operators: Sequence[Json]) -> None:
+    """What the instances of each operator do with their time, where anything of it is measured."""
+    headings = {"utilisation": "busy", "waiting_input": "waits for input", "waiting_room": "waits for room"}
+    # A topology that an older Penstock runs says nothing of waiting.
+    times = {one["name"]: [one.get(name) for name in headings] for one in operators}
+    known = {name: shares for name, shares in times.items() if any(share is not None for share in shares)}
+    if not known:
+        return
+    table = page_table("operator", *headings.values(), numbers=tuple(headings.values()))
+    for name, shares in known.items():
+        table.add_row(name, *map(percent, shares))
+    console.print(table)
 
 
 def print_uses(console: Console, machines: Sequence[Json]) -> None:

@@ -109,7 +109,11 @@ class Placement:
     tasks: Mapping[str, tuple[Slot, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        frozen = {name: MappingProxyType(dict(slots)) for name, slots in self.instances.items()}
+        # What is frozen already is shared: a history has hundreds of placements, and most of their operators are alike.
+        frozen = {
+            name: slots if isinstance(slots, MappingProxyType) else MappingProxyType(dict(slots))
+            for name, slots in self.instances.items()
+        }
         object.__setattr__(self, "instances", MappingProxyType(frozen))
         object.__setattr__(self, "tasks", MappingProxyType(dict(self.tasks)))
 

@@ -34,7 +34,7 @@ class SparkTopology(Run):
         due stay due. False if nothing changes."""
         changes = self.gates.pause(paused)
         if changes and not paused:
-            self.monitor.restart(run_time())  # what was measured meanwhile says nothing
+            self.measure_anew(run_time())  # what was measured meanwhile says nothing
         return changes
 
     def resume(self) -> bool:

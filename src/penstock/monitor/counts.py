@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
 
 from penstock.monitor.intervals import CountedInterval, Interval
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.recent_samples import RecentSamples
 from penstock.monitor.run_totals import RunTotals
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sample import Levels, Sample, Waited
 from penstock.monitor.totals import OperatorTotals, merge_operators
 from penstock.monitor.window import Stretch, WindowTotals
 
@@ -63,10 +64,22 @@ class Counts:
             present = levels.at >= self._stretch.since
             self._interval(levels.at).totals(operator, present).see(levels)
 
+    def wait(self, operator: str, waited: Mapping[str, Sequence[Waited]], at: float) -> None:
+        """What bundles that stand have waited until then, by the slot where they are."""
+        with self._lock:
+            totals = self._interval(at).totals(operator, present=at >= self._stretch.since)
+            for slot, bundles in waited.items():
+                totals.wait(slot, bundles)
+
     def drop(self, operator: str, late_rows: int, at: float) -> None:
         """Rows that came too late for the operator's watermark."""
         with self._lock:
             self._interval(at).totals(operator, present=True).late_rows += late_rows
+
+    def shuffle(self, operator: str, by_slot: Mapping[str, int], at: float) -> None:
+        """Bytes that Spark's shuffle brought from other machines, as Spark says after the batches."""
+        with self._lock:
+            self._interval(at).totals(operator, present=True).shuffle(by_slot)
 
     def restart(self, at: float) -> None:
         """The window forgets everything: what was measured before a reconfiguration says nothing about what is now.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.monitor.heard_operator import HeardOperator, gaps_of, heard_or_gap
-from penstock.monitor.places import machine_snapshot, slot_snapshot, traffic_of
+from penstock.monitor.places import links_of, machine_snapshot, shuffled_into, slot_snapshot, traffic_of
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Waiting
 from penstock.monitor.snapshot import (
     Backlog,
@@ -65,6 +65,8 @@ def snapshot_of(
         slots=slots,
         machines={machine.name: machine_snapshot(machine, slots) for machine in cluster.machines},
         traffic=traffic_of(heard.values()),
+        links=links_of(heard.values()),
+        shuffled=shuffled_into((machine.name for machine in cluster.machines), heard.values()),
         gaps=tuple(gaps),
     )
 
@@ -97,7 +99,10 @@ def _operator(operator: Operator, one: HeardOperator | None, placement: Placemen
         capacity=_capacity(totals.rows if executed is None else executed, busy),
         utilisation=ratio(one.per_second(busy), shown.instances),
         cpu_utilisation=ratio(one.per_second(one.total(lambda slot: slot.cpu)), shown.instances),
+        waiting_input=_share_waited(one, one.total_heard(lambda slot: slot.waiting_input), shown.instances),
+        waiting_room=_share_waited(one, one.total_heard(lambda slot: slot.waiting_room), shown.instances),
         batch_duration=totals.seconds / totals.batches if totals.batches else None,
+        share_duration=ratio(totals.longest_shares, totals.batches or None),
         batch_overhead=ratio(totals.overhead, totals.batches or None),
         overhead={part: seconds / totals.overhead_batches for part, seconds in totals.overhead_parts.items()},
         backlog=_backlog(totals.levels, lambda levels: levels.backlog.values()) if last and last.backlog else Backlog(),
@@ -108,7 +113,7 @@ def _operator(operator: Operator, one: HeardOperator | None, placement: Placemen
         traffic=None if totals.traffic is None else one.per_second(sum(totals.traffic.values())),
         state=dict(totals.state or {}),
         slots={
-            name: _on_slot(count, totals.slots.get(name, SlotTotals()), one)
+            name: _on_slot(count, totals.slots.get(name, SlotTotals.silent()), one)
             for name, count in (dict.fromkeys(set(totals.slots) - {UNKNOWN_SLOT}, 0) | slots).items()
         },
     )
@@ -128,8 +133,17 @@ def _on_slot(placed: int, work: SlotTotals, one: HeardOperator) -> OperatorOnSlo
         capacity=_capacity(work.rows, work.busy),
         utilisation=ratio(one.per_second(work.busy), instances),
         cpu_utilisation=ratio(one.per_second(work.cpu), instances),
+        waiting_input=_share_waited(one, work.waiting_input, instances),
+        waiting_room=_share_waited(one, work.waiting_room, instances),
         worker_memory=work.memory,
     )
+
+
+def _share_waited(one: HeardOperator, seconds: float | None, instances: int) -> float | None:
+    """The share of its time that an instance has waited. What a bundle waited before its first batch in the window
+    counts as a whole, so the sum may be too large by that: the share is never above 1."""
+    share = ratio(one.per_second(seconds), instances)
+    return None if share is None else min(share, 1.0)
 
 
 def _with_input(

@@ -33,6 +33,10 @@ class HeardOperator:
         """Over all slots."""
         return total([value(slot) for slot in self.totals.slots.values()])
 
+    def total_heard(self, value: Callable[[SlotTotals], float | None]) -> float | None:
+        """The same for what only slots can tell: unknown if none was heard of."""
+        return self.total(value) if self.totals.slots else None
+
 
 def heard_or_gap(operator: Operator, window: WindowTotals) -> HeardOperator | Gap:
     name = operator.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -16,6 +17,11 @@ Row = Mapping[str, Any]
 
 #: As many points a series, about, unless something else is asked for.
 POINTS = 500
+
+
+def _share_of_instances(column: str, row: Row) -> float | None:
+    return ratio(row[column], row["instance_seconds"])
+
 
 #: What is worked out from stored figures: the columns it takes, and how.
 _DERIVED: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = {
@@ -30,6 +36,13 @@ _DERIVED: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = 
         ("cpu_seconds", "instance_seconds"),
         lambda row: ratio(row["cpu_seconds"], row["instance_seconds"]),
     ),
+    **{
+        f"waiting_{what}": (
+            (f"waiting_{what}_seconds", "instance_seconds"),
+            partial(_share_of_instances, f"waiting_{what}_seconds"),
+        )
+        for what in ("input", "room")
+    },
     "batch_duration": (("batch_seconds", "batches"), lambda row: ratio(row["batch_seconds"], row["batches"])),
     "batch_overhead": (("overhead_seconds", "batches"), lambda row: ratio(row["overhead_seconds"], row["batches"])),
     "machine_cpu": (

@@ -110,13 +110,35 @@ _LIST = (
         _PLACED,
     ),
     _sum("cpu_seconds", "s", "CPU time of the instances; not measured where Spark SQL does the work.", _PLACED),
+    _sum(
+        "waiting_input_seconds",
+        "s",
+        "Time in which instances asked for work and there was nothing to hand out: no rows, or so few that they "
+        "lingered for more; of all instances together. Measured only where bundles stand.",
+        _PLACED,
+    ),
+    _sum(
+        "waiting_room_seconds",
+        "s",
+        "Time in which instances asked for work and rows were there, and something held them back: a full output "
+        "channel, a pause or a closed gate, or other instances that were too far behind; of all instances together. "
+        "Measured only where bundles stand.",
+        _PLACED,
+    ),
     _sum("instance_seconds", "s", "Time that instances were there, of all instances together.", _PLACED),
-    _sum("batch_seconds", "s", "Time in batches, from the first question for rows to the publishing."),
+    _sum(
+        "batch_seconds",
+        "s",
+        "Time in batches, from the first question for rows to the publishing. Batches of bundles that stand may "
+        "overlap: each counts as a whole.",
+    ),
     _sum("waiting_seconds", "s", "Time between batches: waiting for rows, or for room in an output channel."),
     _sum(
         "overhead_seconds",
         "s",
-        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work.",
+        "Time in batches in which not even the busiest bundle was busy; not measured where Spark SQL does the work. Of "
+        "bundles that stand, the time of the longest share of each batch: not the time in which a share waits to be "
+        "published, because its bundle goes on meanwhile.",
     ),
     *(
         _sum(f"overhead_{part}", "s", f"Time of Spark's micro-batches that Spark spent {what}.")
@@ -137,6 +159,30 @@ _LIST = (
     *(
         _sum(f"bytes_from_{where}", "bytes", f"Bytes of the rows that {what}.", _PLACED)
         for where, what in READ_FROM.items()
+    ),
+    _sum(
+        "bytes_over_link",
+        "bytes",
+        "Bytes that came over the machine's link for these rows, as they came: with the schemas of their parts. Where "
+        "Spark SQL reads, by the sizes of the segments.",
+        _PLACED,
+    ),
+    *(
+        _sum(
+            f"bytes_{way}_driver",
+            "bytes",
+            f"Bytes of the messages {what}, where the driver is on another machine; not measured in Spark's "
+            "micro-batches, where Spark carries them.",
+            _PLACED,
+        )
+        for way, what in {"from": "that give bundles their work", "to": "by which bundles report"}.items()
+    ),
+    _sum(
+        "bytes_shuffled",
+        "bytes",
+        "Bytes that Spark's shuffle brought from other machines, compressed, as Spark counts them once a sampling "
+        "interval; only where Spark SQL does the work. How they are shared out among slots is that of a newest batch.",
+        _PLACED,
     ),
     # What machines use that are really apart
     _sum("machine_cpu_seconds", "s", "CPU time of the work on a machine, by its control group.", _MACHINE),
@@ -180,8 +226,22 @@ _LIST = (
     _derived("capacity", "rows/s", "Rows that an instance executes in a second of being busy: its true rate.", _PLACED),
     _derived("utilisation", "share", "Time that an instance is busy.", _PLACED),
     _derived("cpu_utilisation", "share", "CPU time of an instance; of a slot and a machine: of its cores.", _PLACED),
+    _derived(
+        "waiting_input",
+        "share",
+        "Time that an instance waits for input. What is left beside this, `waiting_room` and `utilisation`, an "
+        "instance reads, writes and tells, or waits for another operator of its chain.",
+        _PLACED,
+    ),
+    _derived("waiting_room", "share", "Time that an instance waits for room: rows are there, and held back.", _PLACED),
     _derived("batch_duration", "s", "Time of one batch, on average."),
-    _derived("batch_overhead", "s", "The part of `batch_duration` in which not even the busiest bundle was busy."),
+    _derived(
+        "share_duration",
+        "s",
+        "The part of `batch_duration` in which a bundle had its share, on average of the longest share of each batch. "
+        "Where bundles stand, a share may wait for its bundle before that, and to be published after it.",
+    ),
+    _derived("batch_overhead", "s", "The part of `share_duration` in which not even the busiest bundle was busy."),
     _derived("backlog_growth", "rows/s", "Rows by which the backlog grows a second; below 0: it shrinks.", _WAITING),
     _derived("latency_mean", "s", "Latency on average.", (Of.SINK,)),
     _derived("latency_p50", "s", "Latency that half of the rows stay below.", (Of.SINK,)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.readings import MachineReading, MachineUse, use_between
@@ -19,10 +19,11 @@ from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.evaluation import snapshot_of
 from penstock.monitor.events import EventLog
 from penstock.monitor.intervals import Interval
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.machine_uses import MachineUses
 from penstock.monitor.places import with_uses
 from penstock.monitor.report import BatchReport
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sample import Levels, Sample, Waited
 from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows
 from penstock.monitor.snapshot import Snapshot
 from penstock.monitor.statistics import Statistics
@@ -44,6 +45,7 @@ class Monitor:
     ) -> None:
         self.events = EventLog(store)
         self.decisions = DecisionLog(store)
+        self.kept_book = KeptBook(store)
         self.store = store
         self._definition = definition
         self._settings = settings
@@ -84,9 +86,18 @@ class Monitor:
         """Rows that came too late for the operator's watermark; known only after their batch."""
         self._counts.drop(operator, late_rows, at)
 
+    def shuffled(self, operator: str, by_slot: Mapping[str, int], at: float) -> None:
+        """Bytes that Spark's shuffle brought to an operator's tasks from other machines since the last call; known only
+        some time after their batches."""
+        self._counts.shuffle(operator, by_slot, at)
+
     def look(self, operator: str, levels: Levels) -> None:
         """What an operator looks like, with or without a batch."""
         self._counts.see(operator, levels)
+
+    def waited(self, operator: str, waited: Mapping[str, Sequence[Waited]], at: float) -> None:
+        """What the bundles of an operator have waited until then, by slot, as far as no report has told it."""
+        self._counts.wait(operator, waited, at)
 
     def read(self, readings: Mapping[str, MachineReading]) -> None:
         """What the machines have used so far, once a sampling interval: what they used since the last time goes into

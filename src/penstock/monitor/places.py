@@ -9,7 +9,7 @@ from penstock.cluster.model import Machine, Placement, Slot
 from penstock.cluster.readings import MachineUse
 from penstock.monitor.heard_operator import HeardOperator
 from penstock.monitor.sample import Way
-from penstock.monitor.snapshot import SlotSnapshot, Snapshot
+from penstock.monitor.snapshot import DRIVER, SlotSnapshot, Snapshot, machine_of
 from penstock.monitor.totals import SlotTotals
 from penstock.monitor.unknown import known_sum, largest, plus, ratio, total
 
@@ -70,6 +70,32 @@ def traffic_of(heard: Iterable[HeardOperator]) -> dict[Way, float]:
             if rate is not None:
                 traffic[way] = traffic.get(way, 0.0) + rate
     return traffic
+
+
+def links_of(heard: Iterable[HeardOperator]) -> dict[Way, float]:
+    links: dict[Way, float] = {}
+    for one in heard:
+        carried = [(sender, machine_of(slot), size) for (sender, slot), size in (one.totals.links or {}).items()]
+        for slot, work in one.totals.slots.items():
+            carried.append((DRIVER, machine_of(slot), work.from_driver or 0))
+            carried.append((machine_of(slot), DRIVER, work.to_driver or 0))
+        for sender, receiver, size in carried:
+            rate = one.per_second(size)
+            if rate and sender and receiver:
+                links[sender, receiver] = links.get((sender, receiver), 0.0) + rate
+    return links
+
+
+def shuffled_into(machines: Iterable[str], heard: Iterable[HeardOperator]) -> dict[str, float]:
+    """Empty if Spark was asked about no operator."""
+    asked = [one for one in heard if one.totals.shuffled is not None]
+    shuffled = dict.fromkeys(machines, 0.0) if asked else {}
+    for one in asked:
+        for slot, size in (one.totals.shuffled or {}).items():
+            rate, machine = one.per_second(size), machine_of(slot)
+            if rate is not None and machine in shuffled:
+                shuffled[machine] += rate
+    return shuffled
 
 
 def with_uses(snapshot: Snapshot, uses: Mapping[str, MachineUse]) -> Snapshot:

@@ -1,4 +1,5 @@
-"""How many rows and bytes of a share came from where: over a link, from what the machine keeps, from the store."""
+"""How many rows and bytes of a share came from where: over a link, from what the machine keeps, from the store. And how
+many bytes the links carried for them."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ class ReadCounts:
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         self.bytes: dict[str, int] = {}
+        #: By the machine that sent them: bytes as they came over the link.
+        self.links: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, where: str, batches: Iterable[pa.RecordBatch]) -> None:
@@ -26,3 +29,8 @@ class ReadCounts:
         with self._lock:
             self.rows[where] = self.rows.get(where, 0) + rows
             self.bytes[where] = self.bytes.get(where, 0) + size
+
+    def crossed(self, machine: str, size: int) -> None:
+        """So many bytes came over the link from this machine."""
+        with self._lock:
+            self.links[machine] = self.links.get(machine, 0) + size

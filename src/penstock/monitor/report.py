@@ -15,6 +15,18 @@ from penstock.channels.records import NewSegment
 
 
 @dataclass(frozen=True)
+class ShareTimes:
+    """What the dealer measures of one share of a bundle that stands; the bundle itself cannot know it."""
+
+    #: Seconds from when the bundle got the share to when it had told of it.
+    held: float
+    #: Seconds that its instances together have waited before that, and nobody has told yet: with nothing to hand out,
+    #: and with rows that something held back.
+    waiting_input: float
+    waiting_room: float
+
+
+@dataclass(frozen=True)
 class BundleReport:
     """One Spark task's part of a micro-batch, for one operator: a task that runs a chain reports for each of them."""
 
@@ -50,20 +62,29 @@ class BundleReport:
     #: instances got it.
     rows_from: Mapping[str, int] = field(default_factory=dict)
     bytes_from: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes of these rows as they came over the machine's link, by the machine that sent them.
+    over_links: Mapping[str, int] = field(default_factory=dict)
+    #: Bytes of the messages by which the driver gave this bundle its work and got its reports, where these crossed a
+    #: link. The driver fills it in; None where Spark carries the messages.
+    from_driver: int | None = None
+    to_driver: int | None = None
     #: Whether Spark SQL did the work: then neither the rows that it read nor its busy and CPU time are known here.
     by_spark_sql: bool = False
     #: Resident memory of the worker process and of its executor, in bytes, at the end of the task.
     memory: int | None = None
     executor_memory: int | None = None
     operator: str = ""
+    #: Added by the dealer, for the statistics; None in a micro-batch. Nobody reads it again, so the catalog lacks it.
+    times: ShareTimes | None = None
 
     def as_json(self) -> bytes:
         return _text(self._told() | {"segments": [vars(one) for one in self.segments]}).encode()
 
     def in_manifest(self) -> dict[str, Any]:
-        """Without the segments, which the catalog holds as rows of their own."""
+        """Without the segments, which the catalog holds as rows of their own, and what only the monitor wants."""
         told = self._told()
-        told.pop("segments", None)
+        for name in ("segments", "times", "over_links", "from_driver", "to_driver"):
+            told.pop(name, None)
         return told
 
     def _told(self) -> dict[str, Any]:
@@ -84,6 +105,15 @@ class BundleReport:
         fields["segments"] = tuple(NewSegment(**segment) for segment in fields.get("segments", ()))
         fields["staged"] = tuple((staged, final) for staged, final in fields.get("staged", ()))
         return BundleReport(**fields)
+
+
+def reports_of_share(text: bytes, sent: int, received: int) -> tuple[BundleReport, ...]:
+    """What a bundle that stands has reported of one share, as a JSON list: a report of each operator of its chain. The
+    first of them has the bytes of the messages that crossed a link for the share."""
+    reports: list[dict[str, Any]] = json.loads(text)
+    for index, fields in enumerate(reports):
+        fields["from_driver"], fields["to_driver"] = (0, 0) if index else (sent, received)
+    return tuple(map(BundleReport.of, reports))
 
 
 #: What a field of a report is if nothing is said of it.

@@ -12,7 +12,7 @@ from penstock.monitor.latency import LatencySketch
 
 #: The slot of work that ran nobody knows where.
 UNKNOWN_SLOT = ""
-#: (producing slot, consuming slot).
+#: (producing slot, consuming slot); of what links carried: (sending machine, receiving slot).
 Way = tuple[str, str]
 
 
@@ -53,6 +53,19 @@ class StateSize:
 
 
 @dataclass(frozen=True)
+class Waited:
+    """What a bundle that stands has waited since the last time that somebody told it."""
+
+    #: Where it was to run, and the executor that really runs it, as far as that is known.
+    slot: str
+    executor: str | None
+    instances: int
+    #: Seconds of all its instances together: with nothing to hand out, and with rows that something held back.
+    input: float
+    room: float
+
+
+@dataclass(frozen=True)
 class SlotWork:
     """What the bundles of one operator did on one slot in one micro-batch."""
 
@@ -68,9 +81,15 @@ class SlotWork:
     #: Seconds of all instances together.
     busy: float | None = None
     cpu: float | None = None
+    #: Seconds of all instances together; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     #: Rows and bytes read by where they came from.
     rows_from: Mapping[str, int] | None = None
     bytes_from: Mapping[str, int] | None = None
+    #: Bytes of messages from the driver and to it that crossed a link.
+    from_driver: int | None = None
+    to_driver: int | None = None
     #: Resident bytes of its worker processes together, and of its executor.
     memory: int | None = None
     executor_memory: int | None = None
@@ -95,11 +114,15 @@ class Sample:
     bad_rows: int = 0
     #: Bytes by (producing slot, consuming slot).
     traffic: Mapping[Way, int] | None = None
+    #: Bytes that came over a link for these rows, by (sending machine, receiving slot).
+    links: Mapping[Way, int] | None = None
     #: Seconds between the batch before and this one.
     waiting: float | None = None
     #: Seconds in which not even the busiest bundle was busy, and what of it Spark accounts for, by part.
     overhead: float | None = None
     overhead_parts: Mapping[str, float] | None = None
+    #: Seconds for which a bundle had its share, the most of any of them.
+    longest_share: float | None = None
     levels: Levels | None = None
     #: Of sinks: from when a row was due at the source to when this batch was published.
     latency: LatencySketch | None = None

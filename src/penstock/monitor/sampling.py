@@ -10,6 +10,7 @@ from penstock.channels.layout import channel_name
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.report import BatchReport, BundleReport, sums
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, Sample, SlotWork, StateSize, Waiting, Way
+from penstock.monitor.unknown import total
 from penstock.topology.definition import TopologyDefinition
 
 #: How a bundle calls its slot where Spark has chosen it: by its partition, which for a keyed operator is its task.
@@ -31,6 +32,8 @@ class DriverKnowledge:
     #: (`engine.query.feeds.Batch`).
     rows_by_channel: Mapping[str, int] | None = None
     traffic: Mapping[Way, int] | None = None
+    #: Of rows that Spark SQL reads, what should have come over links by the sizes of the segments.
+    links: Mapping[Way, int] | None = None
     #: When the operator's batch before this one finished; for the first one, when the operator was started.
     previous_finished: float | None = None
     levels: Levels | None = None
@@ -54,7 +57,7 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
     for bundle in report.bundles:
         by_slot.setdefault(place_of(bundle, known.executors, known.tasks), []).append(bundle)
     by_sql = any(bundle.by_spark_sql for bundle in report.bundles)
-    seconds = max(report.finished - report.started, 0.0)
+    longest_share = _longest_share(report)
     return Sample(
         operator=report.operator,
         batch=report.batch,
@@ -66,13 +69,23 @@ def sample_of(report: BatchReport, known: DriverKnowledge) -> Sample:
         slots=tuple(_work(slot, bundles, known) for slot, bundles in by_slot.items()),
         bad_rows=report.bad_rows,
         traffic=known.traffic if by_sql else _traffic(by_slot),
+        links=known.links if by_sql else _links(by_slot),
         waiting=None if known.previous_finished is None else max(report.started - known.previous_finished, 0.0),
-        overhead=None if by_sql else max(seconds - report.busy - report.busy_elsewhere, 0.0),
+        overhead=None if by_sql else max(longest_share - report.busy - report.busy_elsewhere, 0.0),
         overhead_parts=known.overhead_parts,
+        longest_share=longest_share,
         levels=known.levels,
         latency=_latency(report) if known.is_sink else None,
         state=known.state,
     )
+
+
+def _longest_share(report: BatchReport) -> float:
+    """Seconds in which the batch kept its bundles from other work. A micro-batch does so from its start to its end. A
+    bundle that stands goes on with its next share while the one before waits to be published, so batches of one
+    instance overlap: only the time in which a bundle had its share counts, and that of the longest share."""
+    held = [one.times.held for one in report.bundles if one.times is not None]
+    return max(held) if held else max(report.finished - report.started, 0.0)
 
 
 def sample_of_rows(report: BatchReport, is_sink: bool) -> Sample:
@@ -115,8 +128,12 @@ def _work(slot: str, bundles: Sequence[BundleReport], known: DriverKnowledge) ->
         bytes_out=None if known.is_sink else sum(segment.bytes for bundle in bundles for segment in bundle.segments),
         busy=sum(bundle.seconds if bundle.by_spark_sql else bundle.busy_total for bundle in bundles),
         cpu=None if by_sql else sum(bundle.cpu for bundle in bundles),
+        waiting_input=total([one.times.waiting_input if one.times is not None else None for one in bundles]),
+        waiting_room=total([one.times.waiting_room if one.times is not None else None for one in bundles]),
         rows_from=_from(bundles, lambda bundle: bundle.rows_from),
         bytes_from=_from(bundles, lambda bundle: bundle.bytes_from),
+        from_driver=total([bundle.from_driver for bundle in bundles]),
+        to_driver=total([bundle.to_driver for bundle in bundles]),
         memory=_memory_of_processes(bundles),
         executor_memory=max((one.executor_memory for one in bundles if one.executor_memory is not None), default=None),
     )
@@ -169,6 +186,14 @@ def _traffic(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int] | 
                 return None
             traffic[producer, slot] = size
     return traffic
+
+
+def _links(by_slot: Mapping[str, Sequence[BundleReport]]) -> dict[Way, int]:
+    return {
+        (machine, slot): size
+        for slot, bundles in by_slot.items()
+        for machine, size in sums(bundle.over_links for bundle in bundles).items()
+    }
 
 
 def _latency(report: BatchReport) -> LatencySketch:

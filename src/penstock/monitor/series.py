@@ -50,15 +50,23 @@ def figures_of(interval: Interval, definition: TopologyDefinition, placement: Pl
     for name, totals in interval.operators.items():
         placed = {slot.name: count for slot, count in placement.instances.get(name, {}).items()}
         traffic = _traffic(totals.traffic)
-        figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds)
+        links = _by_slot(totals.links)
+        figures[SeriesKey(name)] = _operator(totals, traffic, sum(placed.values()), interval.seconds) | {
+            "bytes_over_link": None if links is None else sum(links.values()),
+            "bytes_shuffled": None if totals.shuffled is None else sum(totals.shuffled.values()),
+        }
         for slot in {*placed, *totals.slots} - {UNKNOWN_SLOT}:
             work = totals.slots.get(slot)
             # Nothing heard from a slot means that nothing ran there, unless something ran nobody knows where.
             if work is not None or UNKNOWN_SLOT not in totals.slots:
-                own = work or SlotTotals()
+                own = work or SlotTotals.silent()
                 instances = placed.get(slot, own.instances)
                 came = traffic.get(slot, dict.fromkeys(_TRAFFIC, 0)) if totals.traffic is not None else {}
-                figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came
+                carried: Figures = {
+                    "bytes_over_link": _part(links, slot),
+                    "bytes_shuffled": _part(totals.shuffled, slot),
+                }
+                figures[SeriesKey(name, slot=slot)] = _slot(own, instances, interval.seconds) | came | carried
     for stream in definition.streams:
         found = _stream(stream, interval)
         if found is not None:
@@ -88,11 +96,15 @@ def _operator(
         "bytes_out": total([slot.bytes_out for slot in slots]),
         "busy_seconds": total([slot.busy for slot in slots]),
         "cpu_seconds": total([slot.cpu for slot in slots]),
+        "waiting_input_seconds": total([slot.waiting_input for slot in slots]) if slots else None,
+        "waiting_room_seconds": total([slot.waiting_room for slot in slots]) if slots else None,
         "batch_seconds": totals.seconds,
         "waiting_seconds": totals.waiting,
         "overhead_seconds": totals.overhead,
         **{f"overhead_{part}": parts.get(part) for part in OVERHEAD_PARTS},
         **_read_from(slots),
+        "bytes_from_driver": total([slot.from_driver for slot in slots]),
+        "bytes_to_driver": total([slot.to_driver for slot in slots]),
         **{
             name: sum(came[name] for came in traffic.values()) if totals.traffic is not None else None
             for name in _TRAFFIC
@@ -119,7 +131,11 @@ def _slot(work: SlotTotals, instances: int, seconds: float) -> Figures:
         "bytes_out": work.bytes_out,
         "busy_seconds": work.busy,
         "cpu_seconds": work.cpu,
+        "waiting_input_seconds": work.waiting_input,
+        "waiting_room_seconds": work.waiting_room,
         **_read_from([work]),
+        "bytes_from_driver": work.from_driver,
+        "bytes_to_driver": work.to_driver,
         "worker_memory": work.memory,
         "executor_memory": work.executor_memory,
     }
@@ -176,6 +192,16 @@ def _waiting(backlog: Mapping[str, Waiting]) -> Figures:
         "backlog_bytes": sum(one.bytes for one in backlog.values()),
         "backlog_age": max(ages, default=0.0),
     }
+
+
+def _by_slot(links: Mapping[Way, int] | None) -> dict[str, int] | None:
+    """What links carried, by the slot that received it."""
+    if links is None:
+        return None
+    by_slot: dict[str, int] = {}
+    for (_, slot), size in links.items():
+        by_slot[slot] = by_slot.get(slot, 0) + size
+    return by_slot
 
 
 def _traffic(traffic: Mapping[Way, int] | None) -> dict[str, dict[str, int]]:

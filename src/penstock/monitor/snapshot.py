@@ -18,6 +18,9 @@ from penstock.monitor.latency import Latency
 from penstock.monitor.sample import StateSize, Way
 from penstock.topology.definition import TopologyDefinition
 
+#: The driver's end of a link.
+DRIVER = "driver"
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -50,6 +53,9 @@ class OperatorOnSlot:
     capacity: float | None = None
     utilisation: float | None = None
     cpu_utilisation: float | None = None
+    #: Shares of an instance's time; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     worker_memory: int | None = None
 
 
@@ -71,7 +77,12 @@ class OperatorSnapshot:
     capacity: float | None = None
     utilisation: float | None = None
     cpu_utilisation: float | None = None
+    #: Shares of an instance's time; None where bundles do not stand.
+    waiting_input: float | None = None
+    waiting_room: float | None = None
     batch_duration: float | None = None
+    #: Of that, the time in which a bundle had its share, the most of any of them.
+    share_duration: float | None = None
     #: Of that, what is not spent on rows; None where Spark SQL does the work.
     batch_overhead: float | None = None
     #: Seconds a batch, by part.
@@ -152,6 +163,12 @@ class Snapshot:
     coming: ComingMachines = field(default_factory=ComingMachines)
     #: Seconds that a micro-batch takes under full load; None where it is not known.
     longest_batch: float | None = None
+    #: Bytes a second that came over links, from the machine (or the driver) that sent them to the one that received
+    #: them: rows and messages, as far as they are measured. Spark's shuffle is in `shuffled`.
+    links: Mapping[Way, float] = field(default_factory=dict)
+    #: By machine: bytes a second that Spark's shuffle brought there. From which machines, Spark does not say. Empty
+    #: where nobody has asked Spark.
+    shuffled: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -194,6 +211,7 @@ class Snapshot:
             "machines": [
                 {
                     **dataclasses.asdict(one),
+                    "shuffled": self.shuffled.get(machine.name),
                     "slots": [slot.name for slot in machine.slots],
                     "used": use.as_json() if (use := self.machine_uses.get(machine.name)) is not None else None,
                 }
@@ -203,6 +221,7 @@ class Snapshot:
             "slots": [dataclasses.asdict(one) for one in self.slots.values()],
             "traffic": _traffic_json(self.traffic),
             "machine_traffic": _traffic_json(self.machine_traffic),
+            "links": _traffic_json(self.links),
             "tasks": {name: [slot.name for slot in slots] for name, slots in placement.tasks.items()},
         }
 

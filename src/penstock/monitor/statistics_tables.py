@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from penstock.monitor.metric import METRICS, Fold, Metric
 
 #: Raise it with every change of the tables, hence of the stored metrics; a store with a higher number is left alone.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 tables = sa.MetaData()
 

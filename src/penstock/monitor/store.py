@@ -1,6 +1,7 @@
 """The statistics store: what a topology did, by sampling interval, minute and ten minutes; and what happened to it.
 
-It is a record for people and dashboards: strategies read the snapshot. Losing it loses no row and changes no decision.
+It is a record for people and dashboards: strategies read the snapshot. Losing it loses no row. The one thing in it that
+decisions depend on is what a controller remembers, its book: a controller without it begins anew.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ from penstock.topology.definition import TopologyDefinition
 
 #: How often series without figures are looked for: it takes a look at everything that there is.
 SERIES_SECONDS = 3600.0
+#: The key of a controller's book in the meta table, which needs no other tables for it than it always had.
+_BOOK = "controller_book"
+#: A controller's thread waits for its book, and asks again in its next round. Once, because a server that was restarted
+#: leaves a lost connection behind.
+_IMPATIENT = Retries(times=1)
+#: A statement that waits for a lock, or for a disk, would hold up the controller for good. PostgreSQL gives it up after
+#: this time.
+BOOK_SECONDS = 10.0
 _UNMEASURED: Figures = dict.fromkeys(column.name for column in tables.statistics.c if not column.primary_key)
 
 
@@ -186,6 +195,26 @@ class StatisticsStore:
         rows = self._database.run(lambda connection: connection.execute(query).all())
         return [KeptDecision(row.time, row.verdict, json.loads(row.record), row.id) for row in rows]
 
+    # The controller's book
+
+    def book(self) -> str | None:
+        """What the controller of this topology has written last; None if it has written nothing."""
+
+        def work(connection: sa.Connection) -> str | None:
+            self._database.limit(connection, BOOK_SECONDS)
+            return self._meta(connection, _BOOK)
+
+        return self._database.run(work, _IMPATIENT)
+
+    def write_book(self, text: str) -> None:
+        row = {"topology": self._topology, "key": _BOOK, "value": text}
+
+        def work(connection: sa.Connection) -> None:
+            self._database.limit(connection, BOOK_SECONDS)
+            connection.execute(self._database.upsert_value(tables.meta), row)
+
+        self._database.run(work, _IMPATIENT)
+
     # Parts of the transactions above
 
     def _keep_house(self, connection: sa.Connection, now: float) -> None:
@@ -248,19 +277,16 @@ class StatisticsStore:
 
     def _mark(self, connection: sa.Connection, what: str, level: Level) -> int:
         """Up to where a level is rolled up, or deleted."""
+        return int(self._meta(connection, f"{what}:{level.number}") or 0)
+
+    def _meta(self, connection: sa.Connection, key: str) -> str | None:
         table = tables.meta
-        query = sa.select(table.c.value).where(
-            table.c.topology == self._topology, table.c.key == f"{what}:{level.number}"
-        )
-        return int(connection.scalar(query) or 0)
+        query = sa.select(table.c.value).where(table.c.topology == self._topology, table.c.key == key)
+        return connection.scalar(query)
 
     def _set_mark(self, connection: sa.Connection, what: str, level: Level, to: int) -> None:
         row = {"topology": self._topology, "key": f"{what}:{level.number}", "value": str(to)}
-        statement = self._database.insert(tables.meta).values(row)
-        upsert = statement.on_conflict_do_update(
-            index_elements=["topology", "key"], set_={"value": statement.excluded.value}
-        )
-        connection.execute(upsert)
+        connection.execute(self._database.upsert_value(tables.meta), row)
 
 
 def _milliseconds(seconds: float) -> int:

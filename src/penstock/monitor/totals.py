@@ -5,12 +5,12 @@ A sum with an unknown part is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Way
+from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Way
 from penstock.monitor.unknown import Number, largest, plus, smallest
 
 Key = TypeVar("Key")
@@ -29,14 +29,29 @@ class SlotTotals:
     bytes_out: int | None = 0
     busy: float | None = 0.0
     cpu: float | None = 0.0
+    waiting_input: float | None = 0.0
+    waiting_room: float | None = 0.0
     #: Rows and bytes read by where they came from.
     rows_from: dict[str, int] | None = field(default_factory=dict)
     bytes_from: dict[str, int] | None = field(default_factory=dict)
+    from_driver: int | None = 0
+    to_driver: int | None = 0
     memory: int | None = None
     executor_memory: int | None = None
 
     def add(self, work: SlotWork) -> None:
         self._take(work, 1, sum(work.rows_out.values()))
+
+    @staticmethod
+    def silent() -> SlotTotals:
+        """Of a slot that nothing was heard of: nothing ran there. What bundles there have waited, they would have told,
+        if they stood; in micro-batches nobody measures it."""
+        return SlotTotals(waiting_input=None, waiting_room=None)
+
+    def wait(self, bundles: Sequence[Waited]) -> None:
+        self.instances = sum(one.instances for one in bundles)
+        self.waiting_input = plus(self.waiting_input, sum(one.input for one in bundles))
+        self.waiting_room = plus(self.waiting_room, sum(one.room for one in bundles))
 
     def merge(self, other: SlotTotals) -> None:
         self._take(other, other.batches, other.rows_out)
@@ -50,8 +65,12 @@ class SlotTotals:
         self.bytes_out = plus(self.bytes_out, one.bytes_out)
         self.busy = plus(self.busy, one.busy)
         self.cpu = plus(self.cpu, one.cpu)
+        self.waiting_input = plus(self.waiting_input, one.waiting_input)
+        self.waiting_room = plus(self.waiting_room, one.waiting_room)
         self.rows_from = plus_each(self.rows_from, one.rows_from)
         self.bytes_from = plus_each(self.bytes_from, one.bytes_from)
+        self.from_driver = plus(self.from_driver, one.from_driver)
+        self.to_driver = plus(self.to_driver, one.to_driver)
         self.memory = largest(self.memory, one.memory)
         self.executor_memory = largest(self.executor_memory, one.executor_memory)
 
@@ -71,10 +90,14 @@ class OperatorTotals:
     late_rows: int = 0
     waiting: float | None = 0.0
     overhead: float | None = 0.0
+    longest_shares: float | None = 0.0
     #: Spark accounts for a batch only after it: these are the sums of so many of the batches.
     overhead_parts: dict[str, float] = field(default_factory=dict)
     overhead_batches: int = 0
     traffic: dict[Way, int] | None = field(default_factory=dict)
+    links: dict[Way, int] | None = field(default_factory=dict)
+    #: Bytes by slot that Spark's shuffle brought from other machines; None as long as nobody has looked.
+    shuffled: dict[str, int] | None = None
     slots: dict[str, SlotTotals] = field(default_factory=dict)
     latency: LatencySketch | None = None
     #: The newest that is known.
@@ -101,10 +124,12 @@ class OperatorTotals:
         self.bad_rows += sample.bad_rows
         self.waiting = plus(self.waiting, sample.waiting)
         self.overhead = plus(self.overhead, sample.overhead)
+        self.longest_shares = plus(self.longest_shares, sample.longest_share)
         if sample.overhead_parts is not None:
             _add_each(self.overhead_parts, sample.overhead_parts)
             self.overhead_batches += 1
         self.traffic = plus_each(self.traffic, sample.traffic)
+        self.links = plus_each(self.links, sample.links)
         for work in sample.slots:
             self._slot(work.slot).add(work)
         self._take_latency(sample.latency)
@@ -119,6 +144,15 @@ class OperatorTotals:
         if not self.levels or levels.at >= self.levels[-1].at:
             self.levels = [levels]
 
+    def shuffle(self, by_slot: Mapping[str, int]) -> None:
+        """Spark says that its shuffle has brought so much from other machines since somebody asked last."""
+        self.shuffled = self.shuffled or {}
+        _add_each(self.shuffled, by_slot)
+
+    def wait(self, slot: str, bundles: Sequence[Waited]) -> None:
+        """What the bundles of a slot have waited, with or without a batch."""
+        self._slot(slot).wait(bundles)
+
     def merge(self, other: OperatorTotals) -> None:
         """Take in what came after."""
         self.intervals += other.intervals
@@ -131,9 +165,13 @@ class OperatorTotals:
         self.late_rows += other.late_rows
         self.waiting = plus(self.waiting, other.waiting)
         self.overhead = plus(self.overhead, other.overhead)
+        self.longest_shares = plus(self.longest_shares, other.longest_shares)
         _add_each(self.overhead_parts, other.overhead_parts)
         self.overhead_batches += other.overhead_batches
         self.traffic = plus_each(self.traffic, other.traffic)
+        self.links = plus_each(self.links, other.links)
+        if other.shuffled is not None:
+            self.shuffle(other.shuffled)
         for slot, totals in other.slots.items():
             self._slot(slot).merge(totals)
         self._take_latency(other.latency)

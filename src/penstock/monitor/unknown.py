@@ -26,7 +26,7 @@ def smallest(one: Number | None, other: Number | None) -> Number | None:
     return min(one, other)
 
 
-def total(values: Sequence[float | None]) -> float | None:
+def total(values: Sequence[Number | None]) -> Number | None:
     """Unknown if one of them is."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -115,11 +115,11 @@ def _actions(before: Placement, after: Placement) -> Iterator[Action]:
 
 def apply(placement: Placement, actions: Sequence[Action]) -> Placement:
     """The placement after these actions. A task that does not exist is refused: NO_SUCH_TASK."""
-    instances = {operator: dict(slots) for operator, slots in placement.instances.items()}
+    instances = dict(placement.instances)
     tasks = {operator: list(slots) for operator, slots in placement.tasks.items()}
     for action in actions:
         if isinstance(action, SetInstances):
-            instances[action.operator] = dict(action.slots)
+            instances[action.operator] = action.slots
         elif isinstance(action, MoveTask):
             known = tasks.get(action.operator, [])
             if not 0 <= action.task < len(known):

@@ -13,6 +13,7 @@ from penstock.cluster.model import Cluster, Machine, Slot
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.kept_state import KeptState
 from penstock.monitor.report import BatchReport
 from penstock.monitor.snapshot import Snapshot
@@ -112,6 +113,10 @@ class Events(Protocol):
     @property
     def decisions(self) -> DecisionLog:
         """What was decided, and what it turned out to be."""
+
+    @property
+    def kept_book(self) -> KeptBook:
+        """What the controller remembers, for the next driver."""
 
     def happened(
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None

@@ -71,6 +71,7 @@ class Reporter:
             executors={bundle.work.slot: bundle.work.slot for bundle in pool.bundles},
             rows_by_channel=read if pool.inputs else None,
             traffic={},
+            links={},
             previous_finished=started,
             levels=self.levels(pool, finished),
         )

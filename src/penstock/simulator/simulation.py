@@ -12,6 +12,7 @@ from penstock.autoscaler.autonomy import needs_no_goal
 from penstock.autoscaler.goals import Goal
 from penstock.autoscaler.guards import Guard
 from penstock.autoscaler.hands import controller_of
+from penstock.autoscaler.loop import Controller
 from penstock.autoscaler.operations import Operation
 from penstock.clock import run_time
 from penstock.plans.plan import AddMachine, RemoveMachine
@@ -78,20 +79,41 @@ class Simulation:
     ) -> None:
         self.topology = topology
         self.trace = Trace()
-        self.steering = Steering(topology, "simulated", lambda _: None)
-        self._end = ExitStack()
-        self._end.callback(self.steering.close)
-        self._placed: dict[int, tuple[int, Instances]] = {}
+        self._goal = goal
+        self._strategy = strategy or topology.settings.strategy
+        self._guards = guards
         self._pending: dict[int, Operation] = {}
         self._seen = 0
         topology.events.listen(lambda event: self._told(event.kind, f"{event.subject}: {event.reason}"))
-        self.controller = None
-        name = strategy or topology.settings.strategy
-        if goal is not None or needs_no_goal(name):
-            self.controller = controller_of(topology, self.steering.desk, goal, name, guards)
+        self._begin()
         self._every = topology.settings.sample_seconds if self.controller is None else self.controller.every
         self._stride = self._every
         topology.clock.every(self._pace, self._round)
+
+    def _begin(self) -> None:
+        """A driver begins: nothing is left of an earlier one but what it has kept."""
+        self._seen, self._pending = 0, {}
+        self.steering = Steering(self.topology, "simulated", lambda _: None)
+        self._end = ExitStack()
+        self._end.callback(self.steering.close)
+        self.controller: Controller | None = None
+        if self._goal is not None or needs_no_goal(self._strategy):
+            self.controller = controller_of(self.topology, self.steering.desk, self._goal, self._strategy, self._guards)
+
+    def restart(self, seconds: float = 60.0) -> None:
+        """The driver ends, and another one begins so many seconds later: rows that are due meanwhile wait, and what was
+        measured before is lost."""
+        topology, paused = self.topology, self.topology.paused
+        self.close()
+        topology.pause()
+
+        def begin() -> None:
+            topology.pause(paused)
+            topology.monitor.restart(run_time())
+            self._begin()
+            self._stride = self._every  # the first rounds come one after the other, whatever the last ones did
+
+        topology.clock.later(seconds, begin, "restart")
 
     def run(self, seconds: float) -> Trace:
         self.topology.clock.sleep(seconds)
@@ -99,6 +121,8 @@ class Simulation:
         return self.trace
 
     def close(self) -> None:
+        self._collect()
+        self.controller = None
         self._end.close()
 
     def _pace(self) -> float:
@@ -136,7 +160,8 @@ class Simulation:
             if one.state.over:
                 del self._pending[number]
                 self.trace.operations.append(self._done(one))
-        self.trace.operations.sort(key=lambda one: one.id)
+        # Operations of a driver that knows nothing of an earlier one begin with 1 again.
+        self.trace.operations.sort(key=lambda one: (one.asked, one.id))
 
     def _done(self, one: Operation) -> Done:
         start = self.topology.started_at

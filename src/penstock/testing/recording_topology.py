@@ -24,6 +24,7 @@ from penstock.errors import PenstockError
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.history import HistoryQuery, SeriesHistory
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.publications import Publications
@@ -194,6 +195,10 @@ class RecordingTopology:
     @property
     def decisions(self) -> DecisionLog:
         return self.monitor.decisions
+
+    @property
+    def kept_book(self) -> KeptBook:
+        return self.monitor.kept_book
 
     def happened(
         self, kind: str, reason: str, subject: str = "", cause: str = "", fields: Mapping[str, Any] | None = None

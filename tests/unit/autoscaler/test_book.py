@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from made_up import cluster, decided, placed, seen, view
 
 from penstock.autoscaler.book import Book
 from penstock.autoscaler.policy import Fate, View
 from penstock.autoscaler.proposals import Nothing, Proposal
-from penstock.autoscaler.records import Verdict
+from penstock.autoscaler.recollection import Recollection
+from penstock.autoscaler.records import Record, Verdict
 from penstock.plans.plan import AddMachine, Plan
 
 SPEEDS = {"rows": 10_000.0, "work": 100.0, "out": 10_000.0}
@@ -52,3 +55,28 @@ def test_a_decision_is_judged_by_when_it_was_seen_to_be_over() -> None:
         assert one.record is not None and one.record.verdict is Verdict.PENDING
     [one] = made.checked(view(young, now=2400.0)).history
     assert one.record is not None and one.record.verdict is Verdict.UNCLEAR
+
+
+def test_what_was_known_before_a_restart_is_history_and_people_read_no_longer_that_it_is_pending() -> None:
+    kept: list[Record] = []
+    made = Book(lambda _: (Fate.DONE, ""), lambda record: kept.append(record) or record, lambda kind, text: None)
+    before = at(100.0).snapshot
+    first, second = decided(1, before), decided(2, before, verdict=Verdict.UNCLEAR)
+    made.recall(Recollection((first, second), 400.0, judged=frozenset({2})))
+    assert kept == [second.record]
+    assert made.history() == (first, second)
+    seen_later = made.checked(at(500.0))
+    assert (seen_later.history, seen_later.last_ended) == ((first, second), 400.0)
+    later = made.checked(replace(at(700.0), last_ended=600.0))
+    assert later.last_ended == made.last_ended == 600.0
+
+
+def test_what_is_still_under_way_is_the_same_decision_in_every_round() -> None:
+    """The keeper writes what has changed, and an operation may take many minutes."""
+    fates = [(Fate.RUNNING, ""), (Fate.RUNNING, ""), (Fate.DONE, "")]
+    made = Book(lambda operation: fates.pop(0), lambda record: record, lambda kind, text: None)
+    before = at(100.0)
+    made.enter(before, decided(1, before.snapshot, AddMachine(TWO.machines[1])).proposal, 1)
+    [first], [second], [third] = made.history(), made.history(), made.history()
+    assert first is second
+    assert (second.fate, third.fate) == (Fate.RUNNING, Fate.DONE)

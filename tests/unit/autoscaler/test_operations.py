@@ -242,3 +242,13 @@ def test_operations_that_are_over_are_remembered_for_a_while_and_let_go_of_what_
         last = submit(operations)
         assert operations.wait(last, WAIT)
     assert [one.id for one in operations.all()] == list(range(last.id - KEPT + 1, last.id + 1))
+
+
+def test_operations_are_numbered_from_above_those_of_an_earlier_driver_on(operations: Operations) -> None:
+    operations.continue_after(7)
+    operations.continue_after(3)
+    with pytest.raises(PenstockError, match="Nothing was asked for yet"):
+        operations.get(7)
+    assert [submit(operations).id, submit(operations).id] == [8, 9]
+    operations.continue_after(5)
+    assert submit(operations).id == 10

@@ -83,6 +83,22 @@ def test_capacity_is_less_what_micro_batches_cost(duration, overhead, longest, e
     assert by_name["work"].capacity == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (4.0, 120 * 3 / 4),  # shares are longer than the longest batch should be
+        (2.0, 120 * 2 / 3),  # a full one would take 3 s
+        (None, 120 * 11 / 12),  # nobody has told
+    ],
+)
+def test_in_the_time_in_which_a_share_waits_to_be_published_no_rows_are_worked_on(share, expected) -> None:
+    found = snapshot()
+    work = replace(found.operators["work"], rate=1.0, batch_duration=12.0, batch_overhead=1.0, share_duration=share)
+    found = replace(found, operators={**found.operators, "work": work}, longest_batch=3.0)
+    by_name = {one.name: one for one in measured_load(found).operators}
+    assert by_name["work"].capacity == pytest.approx(expected)
+
+
 def test_what_was_not_heard_of_is_refused() -> None:
     silent = Gap("work", "", "nothing was heard of it for 40 s", grave=True)
     for found in (snapshot(silent), snapshot(work=None), snapshot(YOUNG)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -71,6 +72,40 @@ def test_only_the_batch_that_cannot_be_published_fails() -> None:
     found = published(entering, "a", "b", "c")
     assert found == {"first": "published", "a": "published", "b": "b is wrong", "c": "published"}
     assert entering.entered == [["first"], ["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+def test_batches_of_one_operator_are_published_all_or_none() -> None:
+    """If those behind one that cannot be published were published, its rows would be lost."""
+    entering = Entering(lambda names: ValueError("it is wrong") if "b" in names else None)
+    entering.may_go_on.set()
+    joint = JointPublishing(entering)
+    ours = [publication("a"), publication("b"), publication("c")]
+    with pytest.raises(ValueError, match="it is wrong"):
+        joint.publish(*ours)
+    assert entering.entered == [["a", "b", "c"]]
+    assert [str(one.error) for one in ours] == ["it is wrong"] * 3
+
+
+def test_what_cannot_be_published_does_not_keep_the_batches_of_others_apart() -> None:
+    entering = Entering(lambda names: ValueError("x is wrong") if "x" in names else None)
+    joint, threads = JointPublishing(entering), []
+    first, wrong, ours = publication("first"), publication("x"), [publication("a"), publication("a")]
+
+    def publish(*publications: Publication) -> None:
+        with suppress(ValueError):
+            joint.publish(*publications)
+
+    for number, group in enumerate(([first], [wrong], ours)):
+        threads.append(threading.Thread(target=publish, args=group))
+        threads[-1].start()
+        assert entering.begun.wait(10)
+        while len(joint._waiting) < number:
+            assert threads[-1].is_alive()
+    entering.may_go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert entering.entered == [["first"], ["x", "a", "a"], ["x"], ["a", "a"]]
+    assert [one.placed for one in ours] == [[], []]
 
 
 def test_what_is_wrong_with_the_database_is_wrong_for_all() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from penstock.channels import log
 from penstock.channels.catalog import Catalog
 from penstock.channels.log import Bound, ChannelBacklog, Channels, Swept
+from penstock.channels.publishing import NewBatch
 from penstock.channels.records import NewSegment
 from penstock.channels.segments import SegmentStore, segment_name
 from penstock.errors import PenstockError
@@ -151,6 +152,47 @@ def test_an_attempt_whose_outcome_was_unknown_is_found(world: World, monkeypatch
     assert world.store.list("lines") == [first.path]
     assert channels.publish("read", 1, [world.segment(1, 5)], "{}", {})
     assert channels.end("lines") == 15
+
+
+def test_batches_of_one_operator_are_published_together(world: World) -> None:
+    channels = world.channels()
+    batches = [NewBatch("read", batch, [world.segment(batch, 10)], "{}", {}) for batch in range(3)]
+    assert channels.publish_all(batches) == [True, True, True]
+    assert channels.end("lines") == 30
+    assert channels.last_batch("read") == 2
+    assert [one.batch for one in channels.segments("lines", 0, 30)] == [0, 1, 2]
+    reads = [NewBatch("count", batch, [], "{}", {"lines": 10 * (batch + 1)}) for batch in range(2)]
+    assert channels.publish_all(reads) == [True, True]
+    assert channels.read_position("count", "lines") == 20
+
+
+def test_a_batch_without_segments_among_several_is_known_though_nobody_heard_of_their_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt tells the catalog's batches from others by their segments."""
+    channels, publish = world.channels(), world.catalog.publish_all
+
+    def answered_late(batches: Sequence[NewBatch]) -> list[Any]:
+        placed = publish(batches)
+        return [own or None for own in placed]
+
+    monkeypatch.setattr(world.catalog, "publish_all", answered_late)
+    wrote = [[world.segment(0, 10)], [], [world.segment(2, 5)]]
+    batches = [NewBatch("read", number, own, "{}", {}) for number, own in enumerate(wrote)]
+    assert channels.publish_all(batches) == [True, False, True]
+    assert channels.end("lines") == 15
+    assert channels.last_batch("read") == 2
+    assert len(world.store.list("lines")) == 2
+
+
+def test_files_of_batches_behind_one_that_another_has_published_go(world: World) -> None:
+    channels = world.channels()
+    kept = world.segment(0, 10)
+    assert channels.publish("read", 0, [kept], "{}", {})
+    batches = [NewBatch("read", number, [world.segment(number, 10)], "{}", {}) for number in range(3)]
+    assert channels.publish_all(batches) == [False, False, False]
+    assert channels.end("lines") == 10
+    assert world.store.list("lines") == [kept.path]
 
 
 def test_a_second_driver_is_noticed(world: World) -> None:

@@ -40,16 +40,20 @@ from penstock.channels.origins import Origins
 from penstock.channels.segments import SegmentStore
 from penstock.engine.executor import fetching
 from penstock.engine.message.shares import Piece, Spread
-root, path, rows, host = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+from penstock.monitor.read_counts import ReadCounts
+root, paths, rows, host = sys.argv[1], sys.argv[2].split(","), int(sys.argv[3]), sys.argv[4]
 store = SegmentStore(root, origins=Origins.of_environment(os.environ))
-piece = Piece(path, 0, rows, Spread.SHUFFLE, 0.0, 0.0, f"{host}/0")
+pieces = [Piece(path, 0, rows, Spread.SHUFFLE, 0.0, 0.0, f"{host}/0") for path in paths]
+counts = ReadCounts()
 began = time.perf_counter()
-batches = list(fetching.FetchedRows(store, [piece]).of(piece, 0, rows))
+fetched = fetching.FetchedRows(store, pieces, counts)
+batches = [batch for piece in pieces for batch in fetched.of(piece, 0, rows)]
 seconds = time.perf_counter() - began
 numbers = [n for batch in batches for n in batch.column("n").to_pylist()]
-right = numbers == list(range(rows))
+right = numbers == list(range(rows * len(paths)))
 size = sum(batch.nbytes for batch in batches)
-print(json.dumps({"right": right, "bytes": size, "seconds": seconds, "away": list(fetching._AWAY)}), flush=True)
+told = {"right": right, "bytes": size, "seconds": seconds, "away": list(fetching._AWAY), "links": counts.links}
+print(json.dumps(told), flush=True)
 """
 
 
@@ -84,8 +88,10 @@ def started(ground: LabGround, origins: Origins, host: str, tmp_path: Path, scri
         )
 
 
-def read(ground: LabGround, origins: Origins, tmp_path: Path, segment: tuple[str, str]) -> dict[str, object]:
-    with started(ground, origins, TWO, tmp_path, READER, *segment, str(ROWS), ONE) as reader:
+def read(
+    ground: LabGround, origins: Origins, tmp_path: Path, segment: tuple[str, str], rows: int = ROWS
+) -> dict[str, object]:
+    with started(ground, origins, TWO, tmp_path, READER, *segment, str(rows), ONE) as reader:
         answer, _ = reader.communicate(timeout=120)
     assert reader.returncode == 0
     found: dict[str, object] = json.loads(answer)
@@ -125,6 +131,39 @@ def test_rows_come_over_the_link_and_from_the_store_when_the_machine_is_gone(gro
     found = read(ground, origins, tmp_path, segment)
     assert (found["right"], found["away"]) == (True, [ONE])
     assert ground.readings()[TWO].received_bytes - before[TWO].received_bytes < size / 10
+
+
+@pytest.mark.parametrize(
+    ("segments", "rows", "payload", "least"), [(1, 4000, 1000, 0.95), (20, 1000, 20, 0.95), (300, 20, 10, 0.6)]
+)
+def test_what_is_counted_is_what_the_interfaces_carried(ground, tmp_path, segments, rows, payload, least):
+    """Of many small pieces the frames around each are more than of a few large ones."""
+    origins, root = Origins.with_new_token(7447, 1 << 20), str(tmp_path / "segments")
+    store, paths = SegmentStore(root), []
+    for number in range(segments):
+        numbers = pa.array(range(number * rows, (number + 1) * rows), pa.int64())
+        batch = pa.record_batch({"n": numbers, "text": pa.repeat(pa.scalar("x" * payload), rows)})
+        paths.append(store.write("a.out", f"{number}", [batch], batch.schema).path)
+    with started(ground, origins, ONE, tmp_path, DAEMON) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        deadline = time.monotonic() + 60
+        while True:  # the server needs a moment to come up
+            before = ground.readings()
+            found = read(ground, origins, tmp_path, (root, ",".join(paths)), rows)
+            after = ground.readings()
+            if not found["away"]:
+                break
+            assert time.monotonic() < deadline, "the server of the machine never answered"
+        daemon.send_signal(signal.SIGKILL)
+    assert found["right"]
+    [(machine, counted)] = dict(found["links"]).items()  # type: ignore[call-overload]
+    assert machine == ONE
+    received = after[TWO].received_bytes - before[TWO].received_bytes
+    sent = after[ONE].sent_bytes - before[ONE].sent_bytes
+    print(f"{segments} of {rows}: {counted:,} counted, {received:,} received, {found['bytes']:,} of rows")
+    assert least * received < counted < received
+    assert least * sent < counted < sent
 
 
 def servers_of(daemon: int) -> list[int]:

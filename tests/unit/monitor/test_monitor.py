@@ -147,6 +147,45 @@ def test_where_rows_came_from_is_in_the_history_of_operators_and_of_slots(store:
     assert second.values["rows_from_own"] == [100, None], "what was not measured is not 0"
 
 
+def test_what_came_over_links_is_in_the_history_of_operators_and_of_slots(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    slots = (work("a/1", 100), work("b/0", 100))
+    monitor.take(sample("work", 0.5, rows=200, slots=slots, links={("b", "a/1"): 70, ("c", "a/1"): 5}))
+    monitor.take(sample("work", 1.5, rows=200, slots=slots, links=None))
+    monitor.write(2.0, PLACEMENT)
+    [history] = store.history(HistoryQuery(("bytes_over_link",), 0, 100, operator="work"))
+    assert history.values["bytes_over_link"] == [75, None]
+    slots_then = store.history(HistoryQuery(("bytes_over_link",), 0, 100, by="slot", operator="work"))
+    assert [one.values["bytes_over_link"] for one in slots_then] == [[75, None], [0, None]]
+
+
+def test_messages_of_the_driver_are_in_the_history_of_operators_and_of_slots(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    slots = (work("a/1", from_driver=30, to_driver=50), work("b/0", from_driver=0, to_driver=0))
+    monitor.take(sample("work", 0.5, slots=slots))
+    monitor.take(sample("work", 1.5))
+    monitor.write(2.0, PLACEMENT)
+    names = ("bytes_from_driver", "bytes_to_driver")
+    [history] = store.history(HistoryQuery(names, 0, 100, operator="work"))
+    assert [history.values[name] for name in names] == [[30, None], [50, None]]
+    [first, second] = store.history(HistoryQuery(names, 0, 0.9, by="slot", operator="work"))
+    assert [one.values["bytes_to_driver"] for one in (first, second)] == [[50], [0]]
+
+
+def test_what_was_shuffled_is_in_the_history_and_nothing_where_nobody_looked(store: StatisticsStore) -> None:
+    monitor = Monitor(DEFINITION, SETTINGS, 0, store)
+    for second in range(3):
+        monitor.take(sample("work", second + 0.5, slots=(work("a/1"), work("b/0"))))
+    monitor.shuffled("work", {"a/1": 70}, 0.7)
+    monitor.shuffled("work", {"a/1": 5, "": 2}, 0.8)
+    monitor.shuffled("work", {}, 1.7)
+    monitor.write(3.0, PLACEMENT)
+    [history] = store.history(HistoryQuery(("bytes_shuffled",), 0, 100, operator="work"))
+    assert history.values["bytes_shuffled"] == [77, 0, None]
+    slots = store.history(HistoryQuery(("bytes_shuffled",), 0, 100, by="slot", operator="work"))
+    assert [one.values["bytes_shuffled"] for one in slots] == [[75, 0, None], [0, 0, None]]
+
+
 def test_what_machines_use_between_two_looks_is_in_the_history(store: StatisticsStore) -> None:
     monitor = Monitor(DEFINITION, SETTINGS, 0, store)
     start = MachineReading(0.0, 1.0, 0.0, 50, 0, 0, 0.25, 100, 1000.0)

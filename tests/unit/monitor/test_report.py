@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BatchReport, BundleReport, sums
+from penstock.monitor.report import BatchReport, BundleReport, ShareTimes, reports_of_share, sums
 
 REPORT = BundleReport(
     slot="a/0",
@@ -47,6 +47,14 @@ def test_a_report_from_before_the_monitor_can_be_read() -> None:
     assert (old.rows_by_channel, old.by_spark_sql, old.memory, old.executor_memory) == ({}, False, None, None)
 
 
+def test_the_first_report_of_a_share_has_the_bytes_of_its_messages_and_no_manifest_has_them() -> None:
+    text = b"[" + REPORT.as_json() + b"," + replace(REPORT, operator="next").as_json() + b"]"
+    first, second = reports_of_share(text, 30, 50)
+    assert (first.from_driver, first.to_driver, second.from_driver, second.to_driver) == (30, 50, 0, 0)
+    assert replace(first, from_driver=None, to_driver=None) == REPORT
+    assert first.in_manifest() == REPORT.in_manifest()
+
+
 def test_what_is_as_usual_is_not_written() -> None:
     """There is a report for every piece: a third of its text said that there was nothing."""
     plain = replace(REPORT, segments=(), staged=(), by_spark_sql=False)
@@ -56,9 +64,11 @@ def test_what_is_as_usual_is_not_written() -> None:
     assert BatchReport.parse(batch.as_json()) == batch
 
 
-def test_a_manifest_has_no_segments_and_all_staged_files() -> None:
-    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, replace(REPORT, partition=2)))
-    assert BatchReport.parse(batch.as_json()).bundles == tuple(replace(one, segments=()) for one in batch.bundles)
+def test_a_manifest_has_no_segments_and_no_times_and_all_staged_files() -> None:
+    timed = replace(REPORT, partition=2, times=ShareTimes(1.5, 2.0, 0.5))
+    batch = BatchReport("m", 4, 1.0, 2.0, 10, {"out": 7}, (REPORT, timed))
+    kept = tuple(replace(one, segments=(), times=None) for one in batch.bundles)
+    assert BatchReport.parse(batch.as_json()).bundles == kept
 
 
 def test_a_manifest_that_says_everything_can_be_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from monitor_fakes import DEFINITION
 
 from penstock.channels.records import NewSegment
-from penstock.monitor.report import BatchReport, BundleReport
+from penstock.monitor.report import BatchReport, BundleReport, ShareTimes
 from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize
 from penstock.monitor.sampling import DriverKnowledge, sample_of, sample_of_rows, streams_of, waiting
 
@@ -66,6 +66,36 @@ def test_the_bundles_of_a_slot_are_added_up() -> None:
     assert (sample.rows, sample.waiting, sample.overhead, sample.seconds) == (60, 0.5, 0.75, 1.0)
 
 
+def test_a_batch_that_waits_to_be_published_is_no_overhead_of_a_bundle_that_goes_on() -> None:
+    """Two batches of one instance overlap: it works on the second while the first waits for its transaction."""
+    share = bundle("a/0", busy=0.25, times=ShareTimes(0.375, 0.0, 0.0))
+    first = BatchReport("work", 0, 100.0, 100.875, 10, {}, (share,))
+    second = BatchReport("work", 1, 100.375, 101.25, 10, {}, (share,))
+    samples = [sample_of(one, DriverKnowledge()) for one in (first, second)]
+    assert [one.overhead for one in samples] == [0.125, 0.125]
+    assert [one.seconds for one in samples] == [0.875, 0.875], "a batch is as long as ever"
+    assert [one.longest_share for one in samples] == [0.375, 0.375]
+
+
+def test_the_longest_share_of_a_batch_says_what_is_overhead() -> None:
+    parts = [bundle(slot, busy=0.25, times=ShareTimes(held, 0.0, 0.0)) for slot, held in (("a/0", 0.5), ("b/0", 0.375))]
+    chained = BatchReport("work", 0, 100.0, 102.0, 20, {}, tuple(parts), busy_elsewhere=0.125)
+    assert sample_of(chained, DriverKnowledge()).overhead == 0.125
+
+
+def test_what_bundles_have_waited_is_added_up_and_unknown_in_a_micro_batch() -> None:
+    first, second = bundle("a/0", times=ShareTimes(0.5, 2.0, 0.25)), bundle("a/0", times=ShareTimes(0.5, 1.0, 0.5))
+    [work] = sample_of(report(first, second), DriverKnowledge()).slots
+    assert (work.waiting_input, work.waiting_room) == (3.0, 0.75)
+    [work] = sample_of(report(first, bundle("a/0")), DriverKnowledge()).slots
+    assert (work.waiting_input, work.waiting_room) == (None, None)
+
+
+def test_a_share_of_a_micro_batch_takes_as_long_as_the_batch() -> None:
+    found = report(bundle("a/0"))
+    assert sample_of(found, DriverKnowledge()).longest_share == found.finished - found.started
+
+
 def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_count_it() -> None:
     over = {
         "rows_by_channel": {"rows.out": 10},
@@ -81,6 +111,23 @@ def test_where_rows_came_from_is_added_up_and_unknown_where_one_bundle_did_not_c
     for unknown in (older, bundle("a/0", by_spark_sql=True, executor="7")):
         [work] = sample_of(report(bundle("a/0", **over), unknown), known).slots
         assert (work.rows_from, work.bytes_from) == (None, None)
+
+
+def test_what_links_carried_is_from_machine_to_slot_and_of_spark_sql_what_the_driver_worked_out() -> None:
+    one, two = bundle("a/0", over_links={"b": 30, "c": 5}), bundle("a/0", over_links={"b": 10})
+    sample = sample_of(report(one, two, bundle("b/0")), DriverKnowledge(links={("x", "a/0"): 1}))
+    assert sample.links == {("b", "a/0"): 40, ("c", "a/0"): 5}
+    by_sql = report(bundle("a/0", by_spark_sql=True))
+    assert sample_of(by_sql, DriverKnowledge(links={("x", "a/0"): 1})).links == {("x", "a/0"): 1}
+    assert sample_of(by_sql, DriverKnowledge()).links is None
+
+
+def test_messages_of_the_driver_are_added_up_and_unknown_where_spark_carries_them() -> None:
+    told = [bundle("a/0", from_driver=300, to_driver=500), bundle("a/0", from_driver=0, to_driver=0)]
+    [work] = sample_of(report(*told), DriverKnowledge()).slots
+    assert (work.from_driver, work.to_driver) == (300, 500)
+    [work] = sample_of(report(*told, bundle("a/0")), DriverKnowledge()).slots
+    assert (work.from_driver, work.to_driver) == (None, None)
 
 
 def test_bytes_of_which_only_the_task_that_wrote_them_is_known_are_no_traffic() -> None:

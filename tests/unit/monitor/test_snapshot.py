@@ -12,7 +12,7 @@ from penstock.cluster.model import Placement
 from penstock.monitor.counts import Counts
 from penstock.monitor.evaluation import slope, snapshot_of
 from penstock.monitor.latency import LatencySketch
-from penstock.monitor.sample import StateSize
+from penstock.monitor.sample import StateSize, Waited
 
 WAITING = {"rows": {}, "work": {"rows->work": 10}, "out": {"work->out": 0, "rows->out": 0}}
 
@@ -66,6 +66,58 @@ def test_rates_capacity_and_utilisation() -> None:
     assert operator.slots["a/1"].rate == pytest.approx(50)
 
 
+def test_the_longest_share_of_a_batch_is_known_if_it_is_of_all_batches() -> None:
+    counts = running()
+    assert snapshot(counts).operators["work"].share_duration is None
+    counts = Counts(10, 20, since=0)
+    for second in range(60):
+        counts.see("work", levels(second + 0.9, WAITING["work"]))
+        counts.add(sample("work", second + 0.7, longest_share=0.25 if second % 2 else 0.75))
+    assert snapshot(counts).operators["work"].share_duration == pytest.approx(0.5)
+
+
+def test_what_instances_wait_for_is_a_share_of_their_time() -> None:
+    counts = Counts(10, 20, since=0)
+    for second in range(60):
+        counts.see("work", levels(second + 0.9, WAITING["work"]))
+        one = work("a/1", 50, waiting_input=0.25, waiting_room=0.125)
+        two = work("b/0", 50, waiting_input=1.0, waiting_room=0.5)
+        counts.add(sample("work", second + 0.7, slots=(one, two)))
+        counts.wait("work", {"b/0": [Waited("b/0", None, 2, 0.5, 0.0)]}, second + 0.9)
+    operator = snapshot(counts).operators["work"]
+    assert (operator.waiting_input, operator.waiting_room) == pytest.approx((1.75 / 3, 0.625 / 3))
+    alone, both = operator.slots["a/1"], operator.slots["b/0"]
+    assert (alone.waiting_input, alone.waiting_room) == pytest.approx((0.25, 0.125))
+    assert (both.waiting_input, both.waiting_room) == pytest.approx((0.75, 0.25)), "of each of its two instances"
+
+
+def test_who_has_nothing_to_do_waits_for_input_all_the_time() -> None:
+    counts = Counts(10, 20, since=0)
+    for at in range(10, 70, 10):
+        counts.see("work", levels(at - 0.5, WAITING["work"]))
+        told = {"a/1": [Waited("a/1", None, 1, 10.0, 0.0)], "b/0": [Waited("b/0", None, 2, 20.0, 0.0)]}
+        counts.wait("work", told, at - 0.5)
+        counts.see("out", levels(at - 0.5, WAITING["out"]))
+    operators = snapshot(counts).operators
+    idle, unknown = operators["work"], operators["out"]
+    assert (idle.batches, idle.rate, idle.utilisation) == (0, 0.0, 0.0)
+    assert (idle.waiting_input, idle.waiting_room) == pytest.approx((1.0, 0.0))
+    assert idle.slots["b/0"].waiting_input == pytest.approx(1.0)
+    assert (unknown.utilisation, unknown.waiting_input, unknown.waiting_room) == (0.0, None, None)
+    assert unknown.slots["b/1"].waiting_input is None, "nobody has told"
+
+
+def test_what_was_waited_before_a_reconfiguration_does_not_count_after_it() -> None:
+    counts = Counts(10, 20, since=0)
+    counts.wait("work", {"a/1": [Waited("a/1", None, 1, 9.0, 0.0)]}, 9.0)
+    counts.restart(9.5)
+    for at in range(20, 70, 10):
+        counts.see("work", levels(at - 0.5, WAITING["work"]))
+        counts.wait("work", {"a/1": [Waited("a/1", None, 1, 5.0, 5.0)]}, at - 0.5)
+    shown = snapshot(counts).operators["work"].slots["a/1"]
+    assert (shown.waiting_input, shown.waiting_room) == pytest.approx((25 / 50.5, 25 / 50.5))
+
+
 def test_streams_have_what_their_two_ends_measured() -> None:
     found = snapshot(running())
     stream = found.streams["rows->out"]
@@ -104,6 +156,30 @@ def test_traffic_is_a_rate_from_slot_to_slot_and_machine_to_machine() -> None:
     found = snapshot(counts)
     assert found.traffic[("a/0", "b/0")] == pytest.approx(500, rel=0.01)
     assert found.machine_traffic == pytest.approx({("a", "a"): 300, ("a", "b"): 510}, rel=0.01)
+
+
+def test_what_links_carried_are_rows_and_messages_from_machine_to_machine() -> None:
+    counts = running()
+    for second in range(60):
+        # Of the messages to the driver, one bundle on b/1 does not say how much they were.
+        slots = (work("a/0", 0, 0.0, from_driver=20, to_driver=30), work("b/1", 0, 0.0, from_driver=1))
+        links = {("a", "b/0"): 500, ("a", "b/1"): 10, ("b", "a/0"): 7}
+        counts.add(sample("work", second + 0.95, 0, 0.1, slots=slots, links=links))
+    found = snapshot(counts)
+    assert found.links == pytest.approx(
+        {("a", "b"): 510, ("b", "a"): 7, ("driver", "a"): 20, ("driver", "b"): 1, ("a", "driver"): 30}, rel=0.02
+    )
+    told = {(one["from"], one["to"]) for one in found.as_json()["links"]}
+    assert told == found.links.keys()
+
+
+def test_what_was_shuffled_is_known_by_machine_where_somebody_asked() -> None:
+    counts = running()
+    assert snapshot(counts).shuffled == {}
+    assert [one["shuffled"] for one in snapshot(counts).as_json()["machines"]] == [None, None]
+    for second in range(60):
+        counts.shuffle("work", {"b/0": 40, "b/1": 2, "": 9}, second + 0.5)
+    assert snapshot(counts).shuffled == pytest.approx({"a": 0.0, "b": 42.0}, rel=0.02)
 
 
 def test_demand_that_is_not_met_is_input() -> None:

@@ -189,6 +189,8 @@ class ShareRun:
             rows_by_channel=sums(work.rows_by_channel for work in works),
             rows_from=reads.rows,
             bytes_from=reads.bytes,
+            # A request that was given up goes on in a thread of its own, and adds to these.
+            over_links=dict(reads.links),
             by_spark_sql=self.by_spark_sql,
             memory=worker.resident_bytes(os.getpid()),
             executor_memory=worker.resident_bytes(executor[1]) if executor else None,

@@ -21,7 +21,7 @@ from penstock.channels.kept_pieces import KeptPieces
 from penstock.channels.origins import Origins, origin_of
 from penstock.channels.segments import SegmentStore
 from penstock.engine.executor import worker
-from penstock.engine.message.shares import Piece, Spread
+from penstock.engine.message.shares import SHARED, Piece, Spread
 from penstock.monitor.read_counts import KEPT, LINK, OWN, STORE, ReadCounts
 
 #: How many machines a worker process fetches from at once.
@@ -33,8 +33,6 @@ AWAY_SECONDS = 10.0
 #: Seconds after which a request ends that nobody waits for any more. A machine that fell silent is left alone for so
 #: long, or until it answers: more requests to it would only take more threads.
 MOST_SECONDS = 120.0
-#: Several bundles of a machine read the same rows: these are kept there.
-_SHARED = (Spread.BROADCAST, Spread.BY_TASK)
 #: By machine: until when nobody asks it.
 _AWAY: dict[str, float] = {}
 
@@ -60,7 +58,7 @@ class FetchedRows:
                 by_machine.setdefault(machine, []).append(piece)
         for machine, wanted in by_machine.items():
             # A share is bounded (batch_bytes), and so is what is fetched for it.
-            request = _Request(machine, store, store.origins, list(dict.fromkeys(wanted)))
+            request = _Request(machine, store, store.origins, list(dict.fromkeys(wanted)), self._counts)
             self._requests |= dict.fromkeys(wanted, request)
             _pool().submit(request.run)
 
@@ -101,8 +99,11 @@ class FetchedRows:
 class _Request:
     """What one machine is asked for."""
 
-    def __init__(self, machine: str, store: SegmentStore, origins: Origins, pieces: Sequence[Piece]) -> None:
+    def __init__(
+        self, machine: str, store: SegmentStore, origins: Origins, pieces: Sequence[Piece], counts: ReadCounts
+    ) -> None:
         self._machine = machine
+        self._counts = counts
         self._store = store
         self._origins = origins
         self._pieces = pieces
@@ -141,10 +142,10 @@ class _Request:
         self._last = time.monotonic()
         self._asked = True
         try:
-            alone = [piece for piece in self._pieces if piece.spread not in _SHARED]
+            alone = [piece for piece in self._pieces if piece.spread not in SHARED]
             found = dict(zip(alone, self._ask(alone), strict=True)) if alone else {}
             for piece in self._pieces:
-                if piece.spread in _SHARED:
+                if piece.spread in SHARED:
                     found[piece] = self._kept(piece)
             self._found = found
             if self._given_up:
@@ -220,6 +221,8 @@ class _Request:
         for chunk in answer:
             self._last = time.monotonic()
             came()
+            # As it was sent, with a schema for each part: of a few rows that is more than their values.
+            self._counts.crossed(self._machine, chunk.data.nbytes)
             index, rows = (column[0] for column in chunk.data.columns)
             # One copy puts the rows where their columns are aligned in memory.
             found[index.as_py()] += pa.ipc.open_stream(rows.as_buffer().to_pybytes())

@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from penstock.channels.origins import origin_of
 from penstock.channels.records import Segment
 from penstock.cluster.model import Slot
 
@@ -30,6 +31,10 @@ class Spread(StrEnum):
     BROADCAST = "broadcast"
     #: Each task of a keyed operator gets the rows of its own keys, by Spark's hash (task_shares.py).
     BY_TASK = "by_task"
+
+
+#: Several bundles of a machine read the same rows: these are kept there.
+SHARED = (Spread.BROADCAST, Spread.BY_TASK)
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,11 @@ class InputPart:
         part.__dict__["text"] = self.text
         return part
 
+    @property
+    def spread(self) -> Spread:
+        """How the rows of its input reach the bundles. A part that is in a share has pieces."""
+        return self.pieces[0].spread
+
     @cached_property
     def text(self) -> str:
         return json.dumps([list(vars(piece).values()) for piece in self.pieces])
@@ -99,6 +109,13 @@ class Share:
         """How much a source is to read, in what the pacer counts; None for operators that read channels: their bundles
         say how many rows that were."""
         return sum(size for _, size in self.load["ranges"]) if self.load and "ranges" in self.load else None
+
+    @property
+    def groups(self) -> tuple[int, int] | None:
+        """[first, stop) of the groups of keys of the rows that are split by key: the same for all inputs; None if there
+        are no such rows."""
+        keyed = (part for part in self.parts if part.spread is Spread.BY_KEY)
+        return next(((part.first_group, part.stop_group) for part in keyed), None)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -240,6 +257,26 @@ def traffic_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> d
                 way = (producer, share.bundle.slot.name)
                 traffic[way] = traffic.get(way, 0.0) + size * portion
     return {way: round(size) for way, size in traffic.items()}
+
+
+def links_of(shares: Sequence[Share], bytes_per_row: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Bytes that should come over links, from the machine that wrote them to the slot that reads them. What several
+    bundles of a machine read comes once, as a whole, for the first of them."""
+    had: set[tuple[int, str]] = set()
+    fetched = []
+    for share in shares:
+        machine = share.bundle.slot.machine
+        own = [part for part in share.parts if part.pieces[0].spread not in SHARED]
+        shared = {(id(part.pieces), machine): part for part in share.parts if part.pieces[0].spread in SHARED}
+        first = [replace(part, first_group=0, stop_group=0) for key, part in shared.items() if key not in had]
+        had |= shared.keys()
+        fetched.append(replace(share, parts=(*own, *first)))
+    links: dict[tuple[str, str], int] = {}
+    for (producer, slot), size in traffic_of(fetched, bytes_per_row).items():
+        sender = origin_of(producer)
+        if sender not in (None, slot.rpartition("/")[0]):
+            links[sender, slot] = links.get((sender, slot), 0) + size
+    return links
 
 
 def pieces_of(item: InputRange, start: int, stop: int) -> tuple[Piece, ...]:

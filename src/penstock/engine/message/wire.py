@@ -116,6 +116,13 @@ def notice_a_dead_network(own: socket.socket) -> None:
             own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+def crosses_a_link(connection: Connection) -> bool:
+    """Whether the other end is on another machine: what a computer sends to itself has the same address at both
+    ends."""
+    with _socket_of(connection) as own:
+        return bool(own.getsockname()[0] != own.getpeername()[0])
+
+
 def hang_up(connection: Connection) -> None:
     """End a connection on which another thread may be waiting."""
     # What was closed already, by either side, needs no end.
@@ -139,9 +146,11 @@ def _socket_of(connection: Connection) -> socket.socket:
 # What the driver says
 
 
-def send_share(connection: Connection, share: SentShare | None) -> None:
-    """None: the turn is over."""
-    connection.send_bytes(b"" if share is None else share.as_text())
+def send_share(connection: Connection, share: SentShare | None) -> int:
+    """None: the turn is over. Returns how many bytes were sent."""
+    text = b"" if share is None else share.as_text()
+    connection.send_bytes(text)
+    return len(text)
 
 
 def receive_share(connection: Connection) -> SentShare | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.channels.log import Channels
-from penstock.engine.message.shares import InputRange, Share, Spread, runs, split, traffic_of
+from penstock.engine.message.shares import InputRange, Share, Spread, links_of, runs, split, traffic_of
 from penstock.engine.query.intake import Intake
 from penstock.engine.query.seats import Partitions, Seats
 from penstock.kinds import Offsets, Range, Unit
@@ -43,6 +43,8 @@ class Batch:
     #: Bytes from the slot that wrote them to the slot that reads them: the segments' bytes in proportion to the rows.
     #: A bundle counts exactly what it reads, but a bundle behind Spark SQL does not see where its rows are from.
     traffic: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    #: Bytes that should come over links for that, by (sending machine, receiving slot); empty where bundles count them.
+    links: Mapping[tuple[str, str], int] = field(default_factory=dict)
     #: What the pacer counts; None means that it counts the rows.
     work: int | None = None
 
@@ -58,13 +60,18 @@ class ChannelFeed:
         intake: Intake,
         seats: Seats,
         most_bytes: int,
+        *,
+        estimates_links: bool = False,
     ) -> None:
+        """`estimates_links`: rows come from the machines that wrote them, and nobody counts them there, because Spark
+        SQL reads."""
         self._operator = operator
         self._inputs = inputs
         self._channels = channels
         self._intake = intake
         self._seats = seats
         self._most_bytes = most_bytes
+        self._estimates_links = estimates_links
         self.position = {item.channel: channels.committed_position(operator, item.channel) for item in inputs}
         self.batch = Batch(dict(self.position))
         #: Whether Spark has an offset of this feed.
@@ -120,13 +127,15 @@ class ChannelFeed:
             rows[item.channel] = last - first
         held = [segment for one in ranges for segment in one.segments if one.start < one.stop]
         shares = self._split(ranges)
+        sizes = {segment.path: segment.bytes / segment.rows for segment in held}
         self.batch = Batch(
             stop,
             sum(rows.values()),
             min((segment.born_from for segment in held), default=0.0),
             max((segment.born_to for segment in held), default=0.0),
             rows,
-            traffic_of(shares, {segment.path: segment.bytes / segment.rows for segment in held}),
+            traffic_of(shares, sizes),
+            links_of(shares, sizes) if self._estimates_links else {},
         )
         return shares
 

@@ -110,7 +110,7 @@ class FrameBuilder:
         groups = input_groups(self._context.definition, operator)
         frames = []
         for index, streams in enumerate(groups):
-            feed = self._channel_feed(streams)
+            feed = self._channel_feed(streams, by_spark_sql=True)
             self._feeds.append(feed)
             reader = self._programs.channel_reader(streams)
             name = operator.name if len(groups) == 1 else f"{operator.name}.{index}"
@@ -123,11 +123,20 @@ class FrameBuilder:
                 frames.append(descriptors.mapInArrow(read, schema))
         return frames
 
-    def _channel_feed(self, streams: Sequence[Stream]) -> ChannelFeed:
+    def _channel_feed(self, streams: Sequence[Stream], by_spark_sql: bool = False) -> ChannelFeed:
         inputs = [channel_input(self._context, stream) for stream in streams]
         most = self._context.settings.batch_bytes
         kind = KeyedFeed if all(one.spread is Spread.BY_TASK for one in inputs) else ChannelFeed
-        return kind(self._operator.name, inputs, self._context.channels, self._intake, self._seats, most)
+        estimates = by_spark_sql and self._context.store.origins is not None
+        return kind(
+            self._operator.name,
+            inputs,
+            self._context.channels,
+            self._intake,
+            self._seats,
+            most,
+            estimates_links=estimates,
+        )
 
 
 def channel_input(context: RunContext, stream: Stream) -> ChannelInput:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.channels.layout import channel_name
+from penstock.channels.publishing import NewBatch
 from penstock.clock import run_time
 from penstock.engine.query.batch_reports import FinishedBatch, reports_of
 from penstock.engine.query.context import RunContext
@@ -54,19 +55,38 @@ class Publisher:
     def publish(self, done: FinishedBatch) -> PublishedBatch:
         """Enter a batch in the catalog, with its segments and read positions, in one transaction. Then its staged files
         get their final names."""
-        reports = reports_of(self._chain, done, run_time())
+        [published] = self.publish_all([done])
+        return published
+
+    def publish_all(self, finished: Sequence[FinishedBatch]) -> list[PublishedBatch]:
+        """The same for several batches, in one transaction for all of them. Batches with staged files must come one by
+        one: after a crash only the files of the newest batch get the names that they lack."""
+        reports = [reports_of(self._chain, done, run_time()) for done in finished]
+        wholes = [
+            replace(own[0], bundles=done.bundles or own[0].bundles, ends=done.ends)
+            for own, done in zip(reports, finished, strict=True)
+        ]
+        for whole in wholes:
+            check_staged(whole)
+        channels = self._context.channels
+        new = channels.publish_all(
+            [self._entry(done, whole) for done, whole in zip(finished, wholes, strict=True)],
+        )
+        for whole, is_new in zip(wholes, new, strict=True):
+            if is_new:
+                finish_files(whole, channels.catalog, durable=self._context.settings.durable)
+            else:  # what the catalog names counts, which another attempt may have written
+                self.finish_again(whole.batch)
+        now = run_time()
+        return [
+            PublishedBatch(done, [replace(report, finished=now) for report in own], is_new)
+            for done, own, is_new in zip(finished, reports, new, strict=True)
+        ]
+
+    def _entry(self, done: FinishedBatch, whole: BatchReport) -> NewBatch:
         segments = [segment for one in done.bundles for segment in one.segments]
         read_to = {channel: row for one in done.taken for channel, row in one.read_to.items()}
-        whole = replace(reports[0], bundles=done.bundles or reports[0].bundles, ends=done.ends)
-        check_staged(whole)
-        channels = self._context.channels
-        is_new = channels.publish(self._first.name, done.number, segments, whole.as_json(), read_to)
-        if is_new:
-            finish_files(whole, channels.catalog, durable=self._context.settings.durable)
-        else:  # what the catalog names counts, which another attempt may have written
-            self.finish_again(done.number)
-        now = run_time()
-        return PublishedBatch(done, [replace(report, finished=now) for report in reports], is_new)
+        return NewBatch(self._first.name, done.number, segments, whole.as_json(), read_to)
 
     def report(self, published: PublishedBatch) -> None:
         """Tell the run of every operator's part in a batch. A replay was told of before, and is passed over."""

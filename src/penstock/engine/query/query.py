@@ -23,6 +23,7 @@ from penstock.engine.spark.java_errors import JVM_GONE
 from penstock.engine.spark.state_placement import StatePlacer
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER, traced
+from penstock.monitor.sample import Waited
 from penstock.topology.definition import Keyed, Operator, Source
 
 #: How often somebody who waits for a batch to end looks again.
@@ -129,6 +130,10 @@ class OperatorQuery:
         replays the batch that was cut off, and only then says that it has nothing. A source that Spark drives is quiet
         once it is stopped."""
         return not self._runs if self.emits_by_itself else self.intake.idle
+
+    def waited(self) -> list[Waited]:
+        """Nobody measures what Spark's tasks wait for: between two batches there are none."""
+        return []
 
     @property
     def drained(self) -> bool:

@@ -40,6 +40,7 @@ from penstock.errors import PenstockError
 from penstock.logs import traced
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
+from penstock.monitor.kept_book import KeptBook
 from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.observed_places import ObservedPlaces
@@ -141,6 +142,10 @@ class Run:
     def decisions(self) -> DecisionLog:
         return self.monitor.decisions
 
+    @property
+    def kept_book(self) -> KeptBook:
+        return self.monitor.kept_book
+
     def _watching(self) -> Watcher:
         if self._watcher is None:
             raise RuntimeError("the topology is not started")
@@ -156,7 +161,7 @@ class Run:
             self.chaining.begin()
             self.queries.start_all()
             self.started_at = run_time()
-            self.monitor.restart(self.started_at)
+            self.measure_anew(self.started_at)
             self.queries.let_all_in()
             arrangement.record(self.catalog, self.definition, self.placement)
         except BaseException:
@@ -209,6 +214,8 @@ class Run:
             self.happened("recovery", told)
 
     def _open_watcher(self, context: RunContext) -> Watcher:
+        internals = self.host.streams.internals
+        shuffle_reads = internals.shuffle_reads() if internals is not None else None
         around = Watched(
             definition=lambda: self.definition,
             queries=self.queries.by_operator,
@@ -219,6 +226,7 @@ class Run:
             readings=self.host.provider.readings,
             checkpoint=context.checkpoint,
             happened=self.happened,
+            shuffled=shuffle_reads.look if shuffle_reads is not None else None,
         )
         monitor = open_monitor(self.definition, self.state, self.settings)
         return Watcher(monitor, around, self.settings.sample_seconds, self.settings.monitoring == "on")
@@ -274,8 +282,13 @@ class Run:
     def placed_anew(self, at: float) -> None:
         """Forget what was measured before this time: it says nothing about the placement as it is now."""
         self.observed_places.placement_changed(at)
-        self.monitor.restart(at)
+        self.measure_anew(at)
         self.queries.placed_anew()
+
+    def measure_anew(self, at: float) -> None:
+        """Begin the window anew. What bundles have waited until now is heard before: it belongs to the old one."""
+        self._watching().hear_waits()
+        self.monitor.restart(at)
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""

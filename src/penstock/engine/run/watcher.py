@@ -22,7 +22,7 @@ from penstock.logs import LOGGER
 from penstock.monitor.events import EventKind
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, sums
-from penstock.monitor.sample import Levels, StateSize
+from penstock.monitor.sample import UNKNOWN_SLOT, Levels, StateSize, Waited
 from penstock.monitor.sampling import DriverKnowledge, streams_of, waiting
 from penstock.monitor.snapshot import Snapshot
 from penstock.topology.definition import Keyed, Sink, TopologyDefinition
@@ -55,6 +55,9 @@ class Watched:
     readings: Callable[[], Mapping[str, MachineReading]]
     #: (kind, text)
     happened: Callable[[str, str], object]
+    #: By operator and executor: bytes that Spark's shuffle brought from other machines since the last call; None where
+    #: Spark does not say it.
+    shuffled: Callable[[], Mapping[str, Mapping[str, int]]] | None = None
 
 
 @dataclass
@@ -68,6 +71,8 @@ class _Known:
     #: Rounds in which it is still to be found out what its last batch did: Spark's account of a batch, and the files of
     #: its state, come a moment after it.
     rounds: int = 0
+    #: Whether Spark SQL did the work of its last batch, so that Spark may have shuffled.
+    by_spark_sql: bool = False
     streams: Mapping[str, str] = field(default_factory=dict)
     #: Rows of all its batches.
     rows: int = 0
@@ -132,24 +137,43 @@ class Watcher:
             tasks=[slot.name for slot in tasks],
             rows_by_channel=sums(one.rows_by_channel for one in taken) if known.streams else None,
             traffic=_added([one.traffic for one in taken]),
+            links=_added([one.links for one in taken]),
             previous_finished=known.finished,
             levels=self._levels(report.operator, report.finished, between_batches=True),
             state=known.state,
             overhead_parts=known.overhead,
         )
         known.finished, known.overhead, known.rounds = report.finished, None, ROUNDS_A_BATCH
+        known.by_spark_sql = any(bundle.by_spark_sql for bundle in report.bundles)
         return found
 
     # What it looks like right now
 
     def snapshot(self) -> Snapshot:
         around = self._around
+        self.hear_waits()
         levels = {name: self._levels(name, run_time()) for name in self._known}
         return self.monitor.snapshot(run_time(), around.placement(), around.cluster(), levels, around.readings())
 
     def look(self) -> None:
+        self.hear_waits()
         for name in self._known:
             self.monitor.look(name, self._levels(name, run_time()))
+
+    def hear_waits(self) -> None:
+        """What bundles that stand have waited and no report has told: who has nothing to do reports nothing. Whoever
+        has the window begin anew asks for it before that."""
+        try:
+            executors, now = self._around.executors(), run_time()
+            for name, query in list(self._around.queries.items()):
+                if query.operator.name == name:  # the query of a chain is there for each of its operators
+                    by_slot: dict[str, list[Waited]] = {}
+                    for one in query.waited():
+                        by_slot.setdefault(executors.get(one.executor or "", one.slot), []).append(one)
+                    for operator in query.chain:
+                        self.monitor.waited(operator.name, by_slot, now)
+        except Exception as problem:  # whoever changes the placement must not fail for that
+            self._complain(f"it is not known what bundles have waited: {_named(problem)}")
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]
@@ -184,7 +208,7 @@ class Watcher:
             # First: what keeps the others from looking keeps nobody from reading the counters of machines.
             self.monitor.read(self._around.readings())
             self.look()
-            self._find_out()
+            self._find_out_shuffled(self._find_out())
             self._missed = None
         except Exception as problem:
             # A query that is being replaced, a JVM that is about to end: the next round looks again. The same problem
@@ -193,12 +217,16 @@ class Watcher:
             LOGGER.log(level, "the monitor could not look at the queries in one round", exc_info=True)
             self._missed = type(problem)
 
-    def _find_out(self) -> None:
+    def _find_out(self) -> list[str]:
+        """Returns the operators that Spark may have shuffled for since the last round."""
+        may_have_shuffled = []
         for operator in self._around.definition().operators:
             known, query = self._known[operator.name], self._around.queries[operator.name].query
             if not known.rounds:
                 continue  # nothing has happened: asking the JVM about every operator in every round adds up
             known.rounds -= 1
+            if known.by_spark_sql:
+                may_have_shuffled.append(operator.name)
             if isinstance(operator, Keyed):
                 known.state = dict(enumerate(state_sizes(self._around.checkpoint(operator.name), operator.tasks)))
             progress = query.lastProgress if query is not None else None
@@ -206,6 +234,22 @@ class Watcher:
                 known.overhead_batch = progress["batchId"]
                 spent = progress["durationMs"]
                 known.overhead = {ours: spent.get(theirs, 0) / 1000 for theirs, ours in SPARK_PARTS.items()}
+        return may_have_shuffled
+
+    def _find_out_shuffled(self, operators: Sequence[str]) -> None:
+        """One look for all operators. On one machine nothing comes from another, and nobody asks."""
+        if not operators:
+            return
+        around, now = self._around, run_time()
+        if len({slot.machine for slot in around.cluster().slots}) < 2:
+            for name in operators:
+                self.monitor.shuffled(name, {}, now)
+        elif around.shuffled is not None:
+            slots = around.executors()
+            for name, by_executor in around.shuffled().items():
+                if name in self._known:
+                    by_slot = sums({slots.get(one, UNKNOWN_SLOT): size} for one, size in by_executor.items())
+                    self.monitor.shuffled(name, by_slot, now)
 
     def _complain(self, text: str) -> None:
         """Once: the same mistake comes with every batch."""

@@ -30,4 +30,5 @@ internals.py looks for what placing bundles needs; where another version lacks i
 17. callback_connections.py: the connection over which a query's thread calls Python ends with the query.
 18. java_errors.py, java_log.py, failures.py and refusals.py: what Spark and Py4J raise and log, what their words mean,
     and what Spark says that it cannot do.
+19. shuffle_reads.py: what Spark's shuffle brought to executors from other machines, of all queries at once.
 """

@@ -19,6 +19,7 @@ from penstock.engine.spark.descriptor_frames import DESCRIPTOR, DescriptorFrames
 from penstock.engine.spark.java_callbacks import SINK, SOURCE, BatchSink, Feed, PlacedSource, PythonSink
 from penstock.engine.spark.java_errors import SPARK_ERRORS
 from penstock.engine.spark.java_values import STREAMING, JavaValues, java_of, query_manager
+from penstock.engine.spark.shuffle_reads import ShuffleReads, StatusRecords
 from penstock.engine.spark.split_streams import SplitFrames, SplitRows, dataset_of, split_stream
 from penstock.engine.spark.state_partitions import StatePartition
 from penstock.logs import LOGGER
@@ -131,6 +132,15 @@ class SparkInternals:
         """Run a function of record batches on each of these, each on its executor, until all have ended."""
         descriptors = self._frames.of(self.spark._jsparkSession, seats, streaming=False)
         DataFrame(descriptors, self.spark).mapInArrow(function, "done binary").collect()
+
+    def shuffle_reads(self) -> ShuffleReads | None:
+        """What Spark's shuffle brings to executors from other machines, from now on; None where this Spark does not
+        say it."""
+        try:
+            return ShuffleReads(StatusRecords(self._java))
+        except SPARK_ERRORS:
+            LOGGER.info("this Spark does not say what its shuffle reads from other machines", exc_info=True)
+            return None
 
     def running(self, group: str) -> list[RanTask]:
         """Where the tasks of a job that runs now are, as Spark's own records have it."""

@@ -78,6 +78,8 @@ class Dealt:
     share: Share
     #: How many bundles that worked on it were silent for too long, and were given up.
     silences: int = 0
+    #: How much it is of what its bundle was to have of the batch: less than all where groups of keys change hands.
+    portion: float = 1.0
 
 
 @dataclass(eq=False)

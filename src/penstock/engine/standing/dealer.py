@@ -27,8 +27,10 @@ from penstock.engine.standing.batches import Dealt, OpenBatch, Standing, Supply
 from penstock.engine.standing.gate import Gate
 from penstock.engine.standing.open_batches import OpenBatches
 from penstock.engine.standing.roster import Roster
+from penstock.engine.standing.waits import Reason, Waits
 from penstock.engine.standing.watch import LINGER_LOOK, PATIENCE, Watch, patience
 from penstock.monitor.report import BundleReport
+from penstock.monitor.sample import Waited
 
 #: Open batches for each bundle: how far the others may run ahead of one that is slow.
 AHEAD = 4
@@ -40,6 +42,8 @@ FEW_ROWS = 256
 MOST_FEW_ROWS = 16_384
 #: How much the newest share says about what a share costs.
 COST_WEIGHT = 0.1
+#: So many batches that wait to be published share one transaction. More would save little, and keep others waiting.
+TOGETHER = 16
 
 
 class Dealer(Gate):
@@ -51,7 +55,7 @@ class Dealer(Gate):
         outputs: Sequence[str],
         pacer: Callable[[], Pacer],
         linger: Callable[[], float],
-        publish: Callable[[OpenBatch], None],
+        publish: Callable[[Sequence[OpenBatch]], None],
         *,
         throttle: bool = True,
         first_batch: int = 0,
@@ -60,11 +64,13 @@ class Dealer(Gate):
         super().__init__(channels, outputs, throttle=throttle)
         self._pacer = pacer
         self._linger = linger
+        #: Publishes batches in one transaction: all of them, or none.
         self._publish = publish
         self._clock = clock
         self._roster = Roster()
         self._batches = OpenBatches(self._roster, first_batch)
         self._watch = Watch(channels, self._roster)
+        self._waits = Waits()
         #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
         self._looking = self._cutting = self._publishing = False
         #: Whether a bundle has stood, and found out what is there.
@@ -121,6 +127,7 @@ class Dealer(Gate):
         with self._channels.lock:
             self._roster.serve(turn, bundles, self._clock())
             self._batches.serve()
+            self._waits.serve(turn, self._clock())
             self._watch.wake_all()
 
     def end(self, seconds: float = 0.0) -> bool:
@@ -145,6 +152,7 @@ class Dealer(Gate):
         """The next share for a bundle, for which this may wait; None: it is to leave."""
         with self._channels.lock:
             standing.asks = True
+            self._waits.begin(standing, self._clock())
         try:
             while True:
                 with self._channels.lock:
@@ -161,6 +169,7 @@ class Dealer(Gate):
                     wait = self._patience(earliest)
                     # Asked after that: rows that have lingered long enough since would otherwise be waited for.
                     may_cut = self._may_cut(standing, earliest)
+                    self._waits.because(None if may_cut else self._why_not(), self._clock())
                     if not may_cut and not self._has_found(standing):
                         self._channels.pause(wait)
                 if may_cut:
@@ -168,6 +177,7 @@ class Dealer(Gate):
         finally:
             with self._channels.lock:
                 standing.asks = False
+                self._waits.end(standing, self._clock())
                 self._watch.leave(standing)
 
     def done(self, standing: Standing, reports: tuple[BundleReport, ...]) -> bool:
@@ -177,39 +187,44 @@ class Dealer(Gate):
             dealt, standing.work = standing.work, None
             if dealt is None or standing.gone or self._ended:
                 return False
+            seconds = self._clock() - standing.taken_at
+            reports = self._waits.told_with(standing, reports, seconds)
             dealt.batch.reports[dealt.part] = reports
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
             waiting = self._part_of(supply.available(), standing) if supply is not None else 0
-            seconds = self._clock() - standing.taken_at
             standing.pacer.observe(work, seconds, busy, waiting)
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
             self._completed.notify_all()
+            if self._batches.spans_turns:
+                self._watch.wake_all()  # somebody may have waited for this share
         return True
 
-    def publish_next(self, seconds: float) -> bool:
-        """Publish the next batch. Waits so long until it is complete and all before it are published; False if it is
-        not, or nothing more is to be published. One thread calls this."""
+    def publish_next(self, seconds: float, most: int = TOGETHER) -> bool:
+        """Publish the next batch, and those behind it that are complete too, so many at most. Waits so long until the
+        next one is complete; False if it is not, or nothing more is to be published. One thread calls this."""
         with self._channels.lock:
             self._completed.wait_for(lambda: self._ended or self._batches.complete(), seconds)
-            ready = [] if self._ended else self._batches.complete()[:1]
+            ready = [] if self._ended else self._batches.complete()[:most]
             if not ready:
                 return False
             self._publishing = True
         published = False
         try:
-            self._publish(ready[0])
+            self._publish(ready)
             published = True
         finally:
             with self._channels.lock:
                 self._publishing = False
                 # Waking a thread is among the dearest things that the driver does for a batch.
-                somebody_waits = self._ended or self._is_too_far_ahead()
-                if published:
+                somebody_waits, spans_turns = self._ended or self._is_too_far_ahead(), self._batches.spans_turns
+                for _ in ready if published else ():
                     self._batches.published()
-                if somebody_waits:
+                if spans_turns:
+                    self._watch.wake_all()
+                elif somebody_waits:
                     self._channels.notify()
         return True
 
@@ -256,6 +271,11 @@ class Dealer(Gate):
         nothing is measured."""
         return self._cost_of_a_share
 
+    def waited(self) -> list[Waited]:
+        """For how long each bundle has waited, as far as that was not told yet, here or with a report."""
+        with self._channels.lock:
+            return self._waits.tell(self._clock())
+
     @property
     def lingers(self) -> bool:
         """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
@@ -275,6 +295,7 @@ class Dealer(Gate):
 
     def _give_up(self, standing: Standing) -> None:
         standing.gone = True
+        self._waits.leave(standing, self._clock())
         standing.woken.notify_all()
         self._batches.put_back(standing)
 
@@ -286,7 +307,7 @@ class Dealer(Gate):
             work = dealt.share.work
             return sum(one.rows_in for one in reports[:1]) if work is None else work
         read = dealt.batch.cut.read
-        return self._part_of(read.rows if read.work is None else read.work, standing)
+        return int(self._part_of(read.rows if read.work is None else read.work, standing) * dealt.portion)
 
     def _part_of(self, whole: int, standing: Standing) -> int:
         """A bundle's fair part of rows that all bundles get some of. It is rounded up: the bound of a batch is rounded
@@ -297,8 +318,9 @@ class Dealer(Gate):
 
     def _has_found(self, standing: Standing) -> bool:
         """Whether a bundle that waits need not wait any longer: there is work for it, or it is to leave."""
-        leaves = self._ended or standing.gone or standing.turn < self._roster.turn
-        return leaves or self._batches.has_work_for(standing)
+        if self._ended or standing.gone or self._batches.has_work_for(standing):
+            return True
+        return standing.turn < self._roster.turn and not self._batches.has_share_of(standing)
 
     def _found(self, standing: Standing) -> Dealt | None:
         """A bundle of an earlier turn takes what is still for it, and then leaves."""
@@ -320,13 +342,17 @@ class Dealer(Gate):
         rows = supply.available()
         return rows > 0 and (rows >= self._bound(standing) or self._clock() >= earliest)
 
+    def _why_not(self) -> Reason:
+        """Why no batch may be cut now. Rows that linger wait for more rows."""
+        supply = self._batches.supply
+        if supply is None or not supply.available():
+            return Reason.INPUT
+        held = self.throttled or self.paused or not self.is_open or self._is_too_far_ahead()
+        return Reason.ROOM if held else Reason.INPUT
+
     def _is_too_far_ahead(self) -> bool:
         """Whether no batch is cut before an open one is published."""
-        oldest = self._batches.oldest
-        if len(self._batches) >= AHEAD * len(self._roster.bundles):
-            return True
-        # Keys change hands only when what was read of them before is published.
-        return not self._batches.any_bundle and oldest is not None and oldest.turn != self._roster.turn
+        return len(self._batches) >= AHEAD * len(self._roster.bundles) or self._batches.holds_ranges_before
 
     def _is_full(self, channel: str) -> bool:
         """What bundles have written counts, also while it waits to be published. What is published counts already."""
@@ -349,7 +375,7 @@ class Dealer(Gate):
         return min(one.pacer.bound() * instances // max(one.bundle.instances, 1) for one in learning)
 
     def _has_share(self, standing: Standing) -> bool:
-        return standing.work is not None or self._batches.has_work_for(standing)
+        return standing.work is not None or self._batches.has_share_of(standing)
 
     def _earliest_cut(self) -> float:
         return 0.0 if self.nothing_more else self._last_cut + self._linger()
@@ -405,4 +431,5 @@ class Dealer(Gate):
                     self._batches.deal(cut, turn, bundles, now)
                 else:
                     # A kind of source that says it has rows, and then gives none, is not asked again at once.
+                    self._waits.because(Reason.INPUT, self._clock())
                     self._channels.pause(LINGER_LOOK)

@@ -2,18 +2,22 @@
 
 Batches are published in the order in which they were cut. The share of a bundle that is gone waits for another one; if
 none can come that may have it, what was cut and cannot be published yet is forgotten, and will be cut again.
+
+Where keys belong to bundles, a share of a new turn may have to wait for open batches of the turns before
+(`precedence.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from penstock.channels.records import NewSegment
-from penstock.engine.message.shares import Bundle
+from penstock.engine.message.shares import Bundle, Share
 from penstock.engine.standing.batches import CutBatch, Dealt, OpenBatch, SeatKey, Standing, Supply
+from penstock.engine.standing.precedence import Held, may_begin, overlap, parted, place_of
 from penstock.engine.standing.roster import Roster
 
 
@@ -57,11 +61,16 @@ class OpenBatches:
 
     def deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """A batch was cut for these bundles of a turn: its shares wait for whoever asks, or each for its bundle."""
+        portions = [1.0] * len(cut.shares)
+        if not self.any_bundle and (held := self._held(turn)):
+            runs = [parted(share, held) for share in cut.shares]
+            cut = replace(cut, shares=tuple(share for run in runs for share in run))
+            portions = [_size(share) / sum(map(_size, run)) for run in runs for share in run]
         batch = OpenBatch(self._next, cut, turn, now, [None] * len(cut.shares))
         self._next = batch.number + 1
         self._batches.append(batch)
-        for part, share in enumerate(cut.shares):
-            dealt = Dealt(batch, part, share, self._silences)
+        for part, (share, portion) in enumerate(zip(cut.shares, portions, strict=True)):
+            dealt = Dealt(batch, part, share, self._silences, portion)
             if self.any_bundle:
                 self._for_anyone.append(dealt)
                 continue  # who has cut it takes it
@@ -71,22 +80,65 @@ class OpenBatches:
                 standing.woken.notify_all()
 
     def has_work_for(self, standing: Standing) -> bool:
+        """Whether there is a share that a bundle may take now."""
+        return self._next_of(standing) is not None
+
+    def has_share_of(self, standing: Standing) -> bool:
+        """Whether there is a share that a bundle may take now or later."""
         return bool(self._queue_of(standing))
 
     def take(self, standing: Standing, now: float) -> Dealt | None:
         """A bundle begins with the next share that it may have; None if there is none."""
-        queue = self._queue_of(standing)
-        if not queue:
+        dealt, queue = self._next_of(standing), self._queue_of(standing)
+        if dealt is None or queue is None:
             return None
-        dealt = queue.popleft()
+        queue.remove(dealt)
         dealt.share = replace(dealt.share, bundle=standing.bundle)
         standing.work, standing.taken_at = dealt, now
         return dealt
 
+    @property
+    def spans_turns(self) -> bool:
+        """Whether batches are open for bundles of more than one turn, and shares may wait for others."""
+        return not self.any_bundle and bool(self._batches) and self._batches[0].turn != self._batches[-1].turn
+
+    @property
+    def holds_ranges_before(self) -> bool:
+        """Whether ranges of a source are open in a batch of an earlier turn: nobody knows which may go elsewhere."""
+        oldest = self.oldest
+        if self.any_bundle or oldest is None or oldest.turn == self._roster.turn:
+            return False
+        return any(share.load is not None for share in oldest.cut.shares)
+
     def _queue_of(self, standing: Standing) -> deque[Dealt] | None:
-        """The shares that a bundle may take."""
+        """The shares that are for a bundle."""
         queue = self._for_one.get(standing.seat)
         return self._for_anyone if not queue and standing.turn == self._roster.turn else queue
+
+    def _next_of(self, standing: Standing) -> Dealt | None:
+        return self._first_free(self._queue_of(standing) or (), standing.turn)
+
+    def _first_free(self, queue: Iterable[Dealt], turn: int) -> Dealt | None:
+        """The first share that need not wait. It must not overtake one that waits and has rows of the same groups."""
+        if not self._batches or self._batches[0].turn >= turn or self.any_bundle:
+            return next(iter(queue), None)
+        held, waiting = self._held(turn), set[tuple[int, int] | None]()
+        for dealt in queue:
+            groups = dealt.share.groups
+            if (groups is None and waiting) or any(one is None or overlap(groups, one) for one in waiting):
+                continue
+            if may_begin(dealt.share, held):
+                return dealt
+            waiting.add(groups)
+        return None
+
+    def _held(self, turn: int) -> set[Held]:
+        """What is held by the open batches of turns before this one."""
+        return {
+            Held(place_of(share), share.groups, batch.reports[part] is not None)
+            for batch in takewhile(lambda one: one.turn < turn, self._batches)
+            for part, share in enumerate(batch.cut.shares)
+        }
 
     # From a bundle to the catalog
 
@@ -108,15 +160,16 @@ class OpenBatches:
     # What was for a bundle that is gone
 
     def put_back(self, standing: Standing) -> None:
-        """What a bundle worked on waits for another one."""
+        """What a bundle worked on waits for another one, and so does what it had to wait for."""
         dealt, standing.work = standing.work, None
-        if dealt is None or dealt.batch not in self._batches:
-            return
-        if self.any_bundle:
+        is_open = dealt is not None and dealt.batch in self._batches
+        if dealt is not None and is_open and self.any_bundle:
             self._for_anyone.appendleft(dealt)
             return
-        self._for_one.setdefault(standing.seat, deque()).appendleft(dealt)
-        if standing.turn < self._roster.turn:
+        if dealt is not None and is_open:
+            self._for_one.setdefault(standing.seat, deque()).appendleft(dealt)
+        was_last = standing.turn < self._roster.turn and self._roster.on(standing.seat) is standing
+        if was_last and self._for_one.get(standing.seat):
             self._start_anew()  # nobody will come to this seat again
 
     def serve(self) -> None:
@@ -128,8 +181,8 @@ class OpenBatches:
             self._start_anew()
 
     def waits_for(self, seats: Sequence[SeatKey]) -> bool:
-        """Whether some share is for one of these seats only."""
-        return any(self._for_one.get(seat) for seat in seats)
+        """Whether some share is for one of these seats only, and need not wait for anything else."""
+        return any(self._first_free(self._for_one.get(seat, ()), seat[0]) is not None for seat in seats)
 
     def go_back(self) -> None:
         """Have the next batch begin where the last open one ends."""
@@ -158,3 +211,9 @@ class OpenBatches:
         waiting = [one for queue in (self._for_anyone, *self._for_one.values()) for one in queue]
         in_work = [one.work for one in self._roster if one.work is not None]
         return [one for one in (*waiting, *in_work) if one.batch in batches]
+
+
+def _size(share: Share) -> int:
+    """How many groups of keys a share has."""
+    first, stop = share.groups or (0, 1)
+    return stop - first

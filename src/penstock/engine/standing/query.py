@@ -26,15 +26,16 @@ from penstock.engine.query.seats import Seats
 from penstock.engine.spark.failures import FailureKind, kind_of, named_error
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
-from penstock.engine.standing.dealer import Dealer
+from penstock.engine.standing.dealer import TOGETHER, Dealer
 from penstock.engine.standing.linger import Linger, at_a_far_store
 from penstock.engine.standing.server import BundleServer
 from penstock.engine.standing.supplies import ChannelSupply, SourceSupply
 from penstock.engine.standing.turn import Turn, TurnPlaces
-from penstock.engine.state.agreement import last_batch
+from penstock.engine.state.agreement import ends_from, last_batch
 from penstock.errors import PenstockError
 from penstock.kinds import Unit
 from penstock.logs import LOGGER, traced
+from penstock.monitor.sample import Waited
 from penstock.topology.dataframe_function import stands
 from penstock.topology.definition import Operator, Sink, Source
 
@@ -65,6 +66,13 @@ def turn_length(operator: str, most: float) -> float:
     """How long the turns of an operator are. All operators begin their first turn together, and should not all change
     turns in the same second later."""
     return most * (1 - crc32(operator.encode()) % 1000 / 4000)
+
+
+def _finished(batch: OpenBatch) -> FinishedBatch:
+    """A batch of which all shares are done."""
+    bundles = tuple(report for reports in batch.reports for report in reports or ())
+    started = run_time() - (time.monotonic() - batch.started)
+    return FinishedBatch(batch.number, [batch.cut.read], bundles, batch.cut.ends, started)
 
 
 class StandingQuery:
@@ -285,32 +293,33 @@ class StandingQuery:
 
     def _keep_publishing(self) -> None:
         """In a thread of its own, so that no bundle waits for a transaction before it gets its next share."""
+        # After a crash only the files of the newest batch get the names that they lack.
+        most = 1 if self._writes_files() else TOGETHER
         while not self._stopping and self.failure is None:
             try:
-                self.dealer.publish_next(LOOK_SECONDS)
+                self.dealer.publish_next(LOOK_SECONDS, most)
             except Exception as error:
                 self.fail(error)
 
-    def _publish(self, batch: OpenBatch) -> None:
-        bundles = tuple(report for reports in batch.reports for report in reports or ())
-        started = run_time() - (time.monotonic() - batch.started)
-        done = FinishedBatch(batch.number, [batch.cut.read], bundles, batch.cut.ends, started)
-        published = self._publisher.publish(done)
-        if not published.is_new:
-            self._check_own(batch)
-            published = replace(published, is_new=True)  # nobody has reported it yet
-        if self.supply is not None:
-            self.supply.published(batch.cut.ends)
-        self._publisher.report(published)
+    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+        finished = [_finished(batch) for batch in batches]
+        published = self._publisher.publish_all(finished)
+        if not all(one.is_new for one in published):
+            self._check_own(batches)
+        for one in published:
+            if self.supply is not None:
+                self.supply.published(one.batch.ends)
+            self._publisher.report(replace(one, is_new=True))  # nobody has reported it yet
 
-    def _check_own(self, batch: OpenBatch) -> None:
-        """A batch was in the catalog before: it may be this one, if the answer to an earlier attempt was lost. If it is
-        another, rows would be taken for published that are not."""
-        found = last_batch(self.context.channels.catalog, self.operator.name)
-        if found.number != batch.number or dict(found.ends) != batch.cut.ends:
+    def _check_own(self, batches: Sequence[OpenBatch]) -> None:
+        """Batches were in the catalog before: they may be these, if the answer to an earlier attempt was lost. If they
+        are others, rows would be taken for published that are not."""
+        first, catalog = batches[0].number, self.context.channels.catalog
+        found = ends_from(catalog, self.operator.name, first)
+        if found != {batch.number: batch.cut.ends for batch in batches}:
             raise PenstockError(
                 "STATE_IN_USE",
-                f'batch {batch.number} of "{self.operator.name}" is in the catalog already, and is not this one.',
+                f'batch {first} of "{self.operator.name}" is in the catalog already, and is not this one.',
                 "Stop the other process that runs the topology on this catalog, and start this one again.",
                 self.operator.where,
             )
@@ -330,6 +339,10 @@ class StandingQuery:
     def rows_in_work(self) -> int | None:
         """Rows of a source that were cut and are not published; None if the source says nothing now."""
         return self.dealer.rows_in_work if self.dealer.is_open and self.dealer.has_looked else None
+
+    def waited(self) -> list[Waited]:
+        """What its bundles have waited, as far as that was not told yet."""
+        return self.dealer.waited()
 
     @property
     def drained(self) -> bool:

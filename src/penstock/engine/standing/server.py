@@ -3,7 +3,6 @@ gets work until its turn is over. One server for all queries of a run, one threa
 
 from __future__ import annotations
 
-import json
 import secrets
 import socket
 import threading
@@ -17,7 +16,7 @@ from penstock.engine.message.wire import Address, Seat
 from penstock.engine.standing.batches import Standing
 from penstock.engine.standing.dealer import Dealer
 from penstock.logs import LOGGER, traced
-from penstock.monitor.report import BundleReport
+from penstock.monitor.report import reports_of_share
 from penstock.topology.definition import Operator
 
 #: Seconds without a sign of life after which a bundle's work is given to another. They double each time that happens to
@@ -152,6 +151,8 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
     """Give a bundle one share after the other, until it is to leave or is gone."""
     dealer = query.dealer
     try:
+        # Asked once: what stays on a machine is not counted.
+        crosses = wire.crosses_a_link(connection)
         while True:
             try:
                 dealt = dealer.take(standing)
@@ -162,7 +163,7 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
             if dealt is None:
                 wire.send_share(connection, None)
                 return
-            wire.send_share(connection, wire.SentShare(dealt.batch.number, dealt.part, descriptor))
+            sent = wire.send_share(connection, wire.SentShare(dealt.batch.number, dealt.part, descriptor))
             try:
                 text = wire.receive_reports(connection, SILENT_SECONDS * 2 ** min(dealt.silences, MOST_DOUBLINGS))
             except TimeoutError:
@@ -180,7 +181,7 @@ def _speak_for(standing: Standing, query: Served, connection: Connection) -> Non
                 query.fail(error)
                 return
             try:
-                dealer.done(standing, tuple(BundleReport.of(one) for one in json.loads(text)))
+                dealer.done(standing, reports_of_share(text, sent if crosses else 0, len(text) if crosses else 0))
             except Exception as error:
                 # The bundle would take its seat again and do the same share for ever.
                 query.fail(error)

@@ -41,7 +41,12 @@ def last_batch(catalog: Catalog, operator: str) -> LastBatch:
     if last is None:
         return LastBatch(-1, {})
     [batch] = catalog.manifests(operator, last - 1)
-    return LastBatch(last, json.loads(batch.manifest).get("ends", {}))
+    return LastBatch(last, _ends_of(batch.manifest))
+
+
+def ends_from(catalog: Catalog, operator: str, batch: int) -> dict[int, Positions]:
+    """Where the batches of an operator ended that the catalog has, from this one on."""
+    return {one.batch: _ends_of(one.manifest) for one in catalog.manifests(operator, batch - 1)}
 
 
 def check_agreement(operators: Iterable[Operator], catalog: Catalog, checkpoints: str, spark: SparkSession) -> None:
@@ -184,3 +189,8 @@ def _went_back(operator: Operator, what: str) -> PenstockError:
         f"{_RESTORE}. Nothing was deleted.",
         operator.where,
     )
+
+
+def _ends_of(manifest: str) -> Positions:
+    ends: Positions = json.loads(manifest).get("ends", {})
+    return ends

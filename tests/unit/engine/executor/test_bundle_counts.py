@@ -71,6 +71,19 @@ def test_a_bundle_says_where_its_rows_came_from(store, monkeypatch) -> None:
     assert BundleReport.parse(report.as_json()) == report
 
 
+def test_a_report_is_what_it_was_when_it_was_made(store, monkeypatch) -> None:
+    monkeypatch.setattr(worker, "running_task", lambda: (7, 0))
+    stage = Stage("m", Location("x.py", 1), None, {MAIN_OUTPUT: SCHEMA}, {})
+    pieces = (piece(written(store, "s.out", ["x"]), 0, 1, "b/0"),)
+    run = bundle.ShareRun(Program((stage,), ChannelReader(store), store), Descriptor("a/0", 1, pieces, None), 0, 0)
+    run.reads.crossed("b", 50)
+    [report] = run.run()
+    # A request that was given up goes on in a thread of its own.
+    run.reads.crossed("b", 5)
+    run.reads.crossed("c", 5)
+    assert report.over_links == {"b": 50}
+
+
 def test_memory_is_that_of_the_process_now(store, monkeypatch) -> None:
     report = report_of(store, [piece(written(store, "s.out", ["x"]), 0, 1, "b/0")], 1, monkeypatch)
     assert report.memory is not None

@@ -6,7 +6,8 @@ import fcntl
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,7 @@ from penstock.monitor.read_counts import ReadCounts
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.dictionary(pa.int32(), pa.string()))])
 GROUPS = 8
 THERE, GONE = "127.0.0.2", "127.0.0.3"
+BETWEEN = "127.0.0.4"
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:
@@ -289,8 +291,59 @@ def test_it_is_counted_where_rows_came_from_and_each_row_once(store, server, spr
 
 def test_rows_that_the_machine_had_kept_did_not_come_over_the_link_again(store, server):
     piece = written(store, "one", 0, spread=Spread.BROADCAST)
-    assert counted(store, [piece]).rows == {"link": 460}
-    assert counted(store, [piece]).rows == {"kept": 460}
+    first, again = counted(store, [piece]), counted(store, [piece])
+    assert first.rows == {"link": 460}
+    assert first.links.keys() == {THERE}
+    assert (again.rows, again.links) == ({"kept": 460}, {})
+
+
+@pytest.fixture
+def relay(store, server) -> Iterator[list[int]]:
+    """A machine that hands on what it is asked to the one that serves; the bytes that came back by TCP."""
+    sent: list[int] = []
+
+    def hand_on(source: socket.socket, to: socket.socket, sizes: list[int]) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sizes.append(len(data))
+                to.sendall(data)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                asks, _ = listener.accept()
+                answers = socket.create_connection((THERE, store.origins.port))
+                ends.extend((asks, answers))
+                begin(hand_on, asks, answers, [])
+                begin(hand_on, answers, asks, sent)
+
+    def begin(work: Callable[..., None], *arguments: object) -> None:
+        threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        threads[-1].start()
+
+    threads: list[threading.Thread] = []
+    listener = socket.create_server((BETWEEN, store.origins.port))
+    ends = [listener]
+    begin(accept)
+    yield sent
+    fetching._client.cache_clear()
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(5)
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.parametrize("spread", [Spread.SHUFFLE, Spread.BY_KEY, Spread.BROADCAST])
+def test_what_a_link_carried_is_what_a_network_carries(store, relay, spread):
+    pieces = [written(store, f"s{index}", 1000 * index, BETWEEN, spread) for index in range(20)]
+    counts = counted(store, pieces)
+    assert counts.links.keys() == {BETWEEN}
+    # What is not counted are the frames of Flight and HTTP around each part, and the first words of a connection.
+    assert 0.8 < counts.links[BETWEEN] / sum(relay) < 1.0
+    assert counts.links[BETWEEN] > counts.bytes["link"], "the schema of each part crossed, too"
 
 
 def test_without_origins_rows_come_from_the_store(store):

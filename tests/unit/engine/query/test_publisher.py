@@ -95,6 +95,15 @@ def test_a_batch_is_published_and_reported_once(
     assert not publishes.has(1)
 
 
+def test_batches_that_are_published_together_are_told_apart(publishes: Publisher) -> None:
+    both = publishes.publish_all([finished(0), finished(1)])
+    assert [(one.batch.number, one.is_new) for one in both] == [(0, True), (1, True)]
+    assert [[report.batch for report in one.reports] for one in both] == [[0, 0], [1, 1]]
+    again = publishes.publish_all([finished(1), finished(2)])
+    assert [one.is_new for one in again] == [False, False], "the second is not known to follow what is there"
+    assert publishes.publish(finished(2)).is_new
+
+
 def test_a_batch_that_was_in_the_catalog_keeps_its_own_files(publishes: Publisher, tmp_path: Path) -> None:
     """Another thread, held up by its database, has published the batch while this one worked on other rows."""
     final = tmp_path / "part-0.parquet"

@@ -157,7 +157,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
         made._context = SimpleNamespace(channels=nothing_waits, room=NO_ROOM)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]
         monitor = SimpleNamespace(restart=lambda at: None)
-        made._watcher = SimpleNamespace(monitor=monitor, close=lambda: None)  # type: ignore[assignment]
+        made._watcher = SimpleNamespace(monitor=monitor, hear_waits=lambda: None, close=lambda: None)  # type: ignore[assignment]
         made.started_at = 1.0
         made.chaining.begin()
         made.queries.start_all()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY, Mock, call
 
 import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
+from penstock.cluster.model import Cluster
 from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
 from penstock.engine.run.watcher import Watched, Watcher
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.report import BatchReport, BundleReport
-from penstock.monitor.sample import Levels, Sample
+from penstock.monitor.sample import Levels, Sample, Waited
 from penstock.settings import Settings
 
 WAITING = ChannelBacklog(40, 320, 90.0)
@@ -30,10 +33,16 @@ class Recorder(Monitor):
         super().__init__(DEFINITION, Settings(), since)
         self.samples: list[Sample] = []
         self.looks: dict[str, Levels] = {}
+        self.waits: list[tuple[str, dict[str, Sequence[Waited]]]] = []
 
     def take(self, sample: Sample, for_decisions: bool = True) -> None:
         self.samples.append(sample)
         super().take(sample, for_decisions)
+
+    def waited(self, operator: str, waited: Mapping[str, Sequence[Waited]], at: float) -> None:
+        if waited:
+            self.waits.append((operator, dict(waited)))
+        super().waited(operator, waited, at)
 
     def look(self, operator: str, levels: Levels) -> None:
         self.looks[operator] = levels
@@ -42,7 +51,8 @@ class Recorder(Monitor):
 
 def query(name: str) -> Any:
     intake = SimpleNamespace(started=None, throttled=name == "rows", held_back=False)
-    return SimpleNamespace(operator=DEFINITION.operator(name), intake=intake, feeds=[], query=None)
+    operator = DEFINITION.operator(name)
+    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, feeds=[], query=None, waited=lambda: [])
 
 
 @pytest.fixture
@@ -113,6 +123,30 @@ def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:
     assert snapshot.placement is PLACEMENT
     assert snapshot.operators["rows"].throttled is True
     assert snapshot.operators["work"].throttled is False
+
+
+def test_what_the_bundles_of_a_chain_have_waited_is_told_of_each_of_its_operators(around: Watched) -> None:
+    """Where they really run, and each second once: the query is there for both."""
+    monitor = Recorder()
+    told = [Waited("b/0", "7", 2, 4.0, 1.0), Waited("b/0", None, 1, 2.0, 0.0)]
+    chain = query("rows")
+    chain.chain = DEFINITION.operator("rows"), DEFINITION.operator("work")
+    chain.waited = lambda: [told.pop(0), told.pop(0)] if told else []
+    around.queries.update(rows=chain, work=chain)  # type: ignore[attr-defined]
+    first, second = told
+    watcher = Watcher(monitor, around, 10.0)
+    watcher.look()
+    watcher.snapshot()
+    by_slot = {A0.name: [first], "b/0": [second]}
+    assert monitor.waits == [("rows", by_slot), ("work", by_slot)]
+
+
+def test_a_query_that_cannot_say_what_its_bundles_waited_stops_nobody(
+    around: Watched, happened: list[tuple[str, str]]
+) -> None:
+    around.queries["work"].waited = lambda: 1 / 0  # type: ignore[method-assign]
+    Watcher(Recorder(), around, 10.0).hear_waits()
+    assert happened == [("fault", "it is not known what bundles have waited: ZeroDivisionError: division by zero")]
 
 
 def test_a_mistake_in_what_is_measured_is_told_once_and_stops_nothing(
@@ -199,6 +233,52 @@ def test_only_operators_that_had_a_batch_are_asked_what_it_cost(around: Watched)
     assert monitor.samples[-1].overhead_parts == {
         "ask": 0.02, "get_batch": 0.0, "planning": 0.0, "offset_log": 0.0, "commit_log": 0.0
     }  # fmt: skip
+
+
+def by_spark_sql(batch: int = 0) -> BatchReport:
+    done = report(batch)
+    return replace(done, bundles=tuple(replace(bundle, by_spark_sql=True) for bundle in done.bundles))
+
+
+def test_spark_is_asked_once_for_all_what_its_shuffle_brought(around: Watched) -> None:
+    asked: list[object] = []
+
+    def shuffled() -> dict[str, dict[str, int]]:
+        asked.append(1)
+        return {"work": {"7": 30, "left long ago": 5}, "a query of another run": {"7": 1}}
+
+    monitor = Recorder()
+    watcher = Watcher(monitor, replace(around, shuffled=shuffled), 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher._look_around()
+    watcher.published(report(), [])
+    watcher._look_around()
+    assert asked == [], "no operator had a batch for which Spark may have shuffled"
+    watcher.published(by_spark_sql(), [])
+    for _ in range(4):
+        watcher._look_around()
+    assert len(asked) == 2, "in the round after the batch, and once more for what ended late"
+    assert told.call_args_list == [call("work", {A0.name: 30, "": 5}, ANY)] * 2
+
+
+def test_on_one_machine_nobody_asks_spark_and_nothing_was_shuffled(around: Watched) -> None:
+    asked = Mock()
+    monitor = Recorder()
+    watcher = Watcher(monitor, replace(around, shuffled=asked, cluster=lambda: Cluster.of(["a"], 2)), 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher.published(by_spark_sql(), [])
+    watcher._look_around()
+    assert not asked.called
+    assert told.call_args_list == [call("work", {}, ANY)]
+
+
+def test_where_spark_does_not_say_what_it_shuffled_nothing_is_told(around: Watched) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    told = monitor.shuffled = Mock()  # type: ignore[method-assign]
+    watcher.published(by_spark_sql(), [])
+    watcher._look_around()
+    assert not told.called
 
 
 def test_a_snapshot_has_what_machines_use_where_they_are_apart(around: Watched) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,8 +90,8 @@ class Query:
         self.dealer.open()
         self.dealer.serve(1, [BUNDLE])
 
-    def _publish(self, batch: OpenBatch) -> None:
-        self.published.append(batch.number)
+    def _publish(self, batches: Sequence[OpenBatch]) -> None:
+        self.published.extend(batch.number for batch in batches)
 
     def publishes(self) -> None:
         """As a query does, in a thread of its own."""
@@ -148,6 +148,31 @@ def test_a_bundle_gets_share_after_share_and_leaves_when_it_is_told_to(server: B
         query.dealer.end()
         assert received(connection) is None
     assert query.published == [0, 1]
+
+
+@pytest.mark.parametrize("bundle_is_at", ["127.0.0.1", "127.0.0.7"])
+def test_messages_count_where_they_cross_a_link(
+    server: BundleServer, query: Query, monkeypatch: pytest.MonkeyPatch, bundle_is_at: str
+) -> None:
+    done: list[tuple[BundleReport, ...]] = []
+    original = query.dealer.done
+    monkeypatch.setattr(query.dealer, "done", lambda one, reports: done.append(reports) or original(one, reports))
+    reports = [REPORT.as_json(), REPORT.as_json()]
+    with socket.socket() as own:
+        own.bind((bundle_is_at, 0))
+        own.connect((server.address.host, server.address.port))
+        connection = Connection(own.detach())
+    with connection:
+        answer_challenge(connection, server.address.key)
+        deliver_challenge(connection, server.address.key)
+        connection.send_bytes(Seat(server.add(query), 1, 0, "a/0", 1).as_text())
+        text = connection.recv_bytes()
+        wire.send_reports(connection, reports)
+        assert received(connection) is not None
+    [first, second] = done[0]
+    crossed = (len(text), len(b",".join(reports)) + 2) if bundle_is_at == "127.0.0.7" else (0, 0)
+    assert (first.from_driver, first.to_driver) == crossed
+    assert (second.from_driver, second.to_driver) == (0, 0)
 
 
 def test_a_stranger_gets_nothing(server: BundleServer, query: Query) -> None:

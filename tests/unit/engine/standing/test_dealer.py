@@ -29,7 +29,7 @@ from penstock.channels.records import NewSegment
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.pacing import Pacer
-from penstock.engine.standing.batches import CutBatch, Standing
+from penstock.engine.standing.batches import CutBatch, OpenBatch, Standing
 from penstock.engine.standing.dealer import AHEAD, Dealer
 from penstock.engine.standing.roster import FIRST_SECONDS
 
@@ -52,6 +52,70 @@ def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     assert not dealer.idle
     done(dealer, one, report())
     assert published.batches == [(0, [0, 10]), (1, [10, 20])]
+    assert dealer.idle
+
+
+def test_a_share_takes_as_long_as_a_bundle_has_it() -> None:
+    """However long its batch waits for a bundle before that, or to be published after it."""
+    now, rows, batches = 0.0, Rows(40, any_bundle=False), list[OpenBatch]()
+    dealer = Dealer(Channels(), ["out"], lambda: Pacer(0.05, 10, 10), lambda: 0.0, batches.extend, clock=lambda: now)  # type: ignore[arg-type]
+    dealer.feed_from(rows)
+    dealer.open()
+    slow, fast = served(dealer, ONE, TWO)
+    rows_of(dealer, fast), rows_of(dealer, slow)
+    now = 1.0
+    dealer.done(fast, report())
+    rows_of(dealer, fast)  # the second batch is cut while the slow bundle has the first
+    now = 4.0
+    dealer.done(fast, report())
+    dealer.done(slow, report())
+    rows_of(dealer, slow)
+    now = 4.5
+    done(dealer, slow, report())
+    held = [[one.times.held for found in batch.reports for one in found or () if one.times] for batch in batches]
+    assert held == [[4.0, 1.0], [0.5, 3.0]]
+
+
+def test_complete_batches_that_wait_are_published_together() -> None:
+    dealer, published, _ = dealer_of(Rows(40))
+    one, two = served(dealer, ONE, TWO)
+    rows_of(dealer, one)
+    for _ in range(2):
+        rows_of(dealer, two)
+        dealer.done(two, report("b/0"))
+    rows_of(dealer, two)
+    assert not dealer.publish_next(0)
+    dealer.done(one, report())
+    assert dealer.publish_next(0)
+    assert published.together == [3], "the fourth is not complete"
+    assert published.batches == [(0, [0, 10]), (1, [10, 20]), (2, [20, 30])]
+    assert dealer.rows_in_work == 10
+
+
+def test_only_so_many_batches_are_published_together() -> None:
+    dealer, published, _ = dealer_of(Rows(50))
+    stands = served(dealer, ONE, TWO)
+    for turn in range(5):
+        rows_of(dealer, stands[turn % 2])
+        dealer.done(stands[turn % 2], report())
+    while dealer.publish_next(0, 2):
+        pass
+    assert published.together == [2, 2, 1]
+
+
+def test_batches_that_cannot_be_published_together_all_stay_open() -> None:
+    dealer, published, _ = dealer_of(Rows(20))
+    [one] = served(dealer, ONE)
+    for _ in range(2):
+        rows_of(dealer, one)
+        dealer.done(one, report())
+    published.failure = OSError("no space left on device")
+    with pytest.raises(OSError, match="no space"):
+        dealer.publish_next(0)
+    assert dealer.rows_in_work == 20
+    published.failure = None
+    assert dealer.publish_next(0)
+    assert published.together == [2]
     assert dealer.idle
 
 

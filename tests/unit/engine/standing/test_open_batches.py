@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.channels.records import NewSegment
 from penstock.cluster.model import Slot
-from penstock.engine.message.shares import Bundle, Share
+from penstock.engine.message.shares import Bundle, InputPart, Piece, Share, Spread
 from penstock.engine.query.feeds import Batch
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing.batches import CutBatch, Standing
@@ -17,7 +17,7 @@ from penstock.engine.standing.open_batches import OpenBatches
 from penstock.engine.standing.roster import Roster
 from penstock.monitor.report import BundleReport
 
-ONE, TWO = Bundle(Slot("a", 0), 1), Bundle(Slot("b", 0), 1)
+ONE, TWO, THREE = (Bundle(Slot(name, 0), 1) for name in "abc")
 
 
 class Supply:
@@ -132,3 +132,29 @@ def test_the_silences_over_what_was_dropped_count_until_it_is_published() -> Non
         assert found.silences == silences
         found.batch.reports[0] = report()
         batches.published()
+
+
+def test_a_share_does_not_overtake_one_that_still_waits_for_another_turn() -> None:
+    """It waits for less: it was cut when the first of two turns was published."""
+    batches, _, roster, (one, _) = opened(any_bundle=False)
+    here = Standing(3, 0, THREE, Pacer(0.05, 10, 10), one.woken)
+    roster.sit(here)
+    for turn, bundle, groups in ((1, ONE, (4, 6)), (2, TWO, (6, 8)), (3, THREE, (4, 8))):
+        batches.deal(keyed(bundle, *groups), turn, (bundle,), 0.0)
+    assert batches.oldest is not None
+    batches.oldest.reports[0] = report()
+    batches.published()
+    batches.deal(keyed(THREE, 4, 8), 3, (THREE,), 0.0)
+    assert batches.has_share_of(here)
+    assert not batches.has_work_for(here), "groups 4 and 5 of the newer batch would be free"
+    batches.oldest.reports[0] = report()
+    batches.published()
+    taken = []
+    while (dealt := batches.take(here, 0.0)) is not None:
+        taken.append((dealt.batch.number, dealt.share.groups))
+    assert taken == [(9, (4, 8)), (10, (4, 6)), (10, (6, 8))]
+
+
+def keyed(bundle: Bundle, first: int, stop: int) -> CutBatch:
+    part = InputPart((Piece("rows/0", 0, 10, Spread.BY_KEY, 0.0, 0.0, "a/0"),), first, stop)
+    return CutBatch(Batch({}, 10), (Share(bundle, (part,)),), {"0": 10})

@@ -13,6 +13,7 @@ import penstock.engine.standing.query as module
 from penstock import Settings, Topology, sinks, sources
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
+from penstock.engine.standing.dealer import TOGETHER
 from penstock.engine.standing.query import StandingQuery, turn_length
 from penstock.engine.standing.turn import Turn, TurnPlaces
 from penstock.errors import PenstockError
@@ -41,9 +42,9 @@ def test_a_query_that_has_failed_begins_no_more_turns() -> None:
 
 def test_a_batch_that_cannot_be_published_fails_its_query() -> None:
     query, failed = StandingQuery.__new__(StandingQuery), []
-    query._stopping, query.failure = False, None
+    query._stopping, query.failure, query.chain = False, None, ()
 
-    def cannot(_: float) -> bool:
+    def cannot(*_: float) -> bool:
         raise OSError("no space left on device")
 
     def fail(error: Exception) -> None:
@@ -57,6 +58,22 @@ def test_a_batch_that_cannot_be_published_fails_its_query() -> None:
     publishes.start()
     publishes.join(5)
     assert [str(error) for error in failed] == ["no space left on device"]
+
+
+@pytest.mark.parametrize(("writes_files", "most"), [(False, TOGETHER), (True, 1)])
+def test_batches_with_files_are_published_one_by_one(writes_files: bool, most: int) -> None:
+    """After a crash the files of the newest batch get their names, and only those."""
+    query, asked = StandingQuery.__new__(StandingQuery), []
+    query._stopping, query.failure = False, None
+
+    def publish_next(_: float, most: int) -> None:
+        asked.append(most)
+        query._stopping = True
+
+    query.dealer = SimpleNamespace(publish_next=publish_next)  # type: ignore[assignment]
+    query._writes_files = lambda: writes_files  # type: ignore[method-assign]
+    query._keep_publishing()
+    assert asked == [most]
 
 
 def test_a_batch_that_is_cut_while_somebody_asks_is_not_drained() -> None:

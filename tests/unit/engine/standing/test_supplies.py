@@ -10,12 +10,13 @@ import pytest
 from penstock import PenstockError, sources
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
+from penstock.engine.query.batch_reports import FinishedBatch
 from penstock.engine.query.feeds import Batch
+from penstock.engine.query.publisher import PublishedBatch
 from penstock.engine.standing import query as module
 from penstock.engine.standing.batches import CutBatch, OpenBatch
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.supplies import SourceSupply
-from penstock.engine.state.agreement import LastBatch
 from penstock.kinds import SourcePlace
 
 BUNDLE = Bundle(Slot("a", 0), 1)
@@ -71,18 +72,37 @@ def test_no_more_is_cut_than_is_due() -> None:
 
 
 @pytest.mark.parametrize(("ends", "refused"), [({"0": 20}, False), ({"0": 30}, True)])
-def test_a_batch_that_is_in_the_catalog_already_must_be_this_one(
+def test_batches_that_are_in_the_catalog_already_must_be_these(
     ends: dict[str, int], refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of another would be taken for published, and lost."""
-    monkeypatch.setattr(module, "last_batch", lambda catalog, operator: LastBatch(3, ends))
+    monkeypatch.setattr(module, "ends_from", lambda catalog, operator, batch: {2: {"0": 10}, 3: ends})
     query: Any = object.__new__(StandingQuery)
     query.context = SimpleNamespace(channels=SimpleNamespace(catalog=None))
     query.operator = SimpleNamespace(name="rows", where=None)
-    batch = OpenBatch(3, CutBatch(Batch({}, 10), (), {"0": 20}), 1, 0.0)
+    batches = [OpenBatch(2 + n, CutBatch(Batch({}, 10), (), {"0": 10 + 10 * n}), 1, 0.0) for n in range(2)]
     if not refused:
-        query._check_own(batch)
+        query._check_own(batches)
         return
     with pytest.raises(PenstockError) as caught:
-        query._check_own(batch)
+        query._check_own(batches)
     assert caught.value.name == "STATE_IN_USE"
+
+
+def test_batches_whose_commit_nobody_heard_of_are_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them wrote nothing by which the catalog could know it."""
+    monkeypatch.setattr(module, "ends_from", lambda catalog, operator, batch: {2: {"0": 10}, 3: {"0": 20}})
+    told: list[Any] = []
+
+    def publish_all(finished: list[FinishedBatch]) -> list[PublishedBatch]:
+        return [PublishedBatch(one, (), is_new=one.number == 3) for one in finished]
+
+    query: Any = object.__new__(StandingQuery)
+    query.context = SimpleNamespace(channels=SimpleNamespace(catalog=None))
+    query.operator = SimpleNamespace(name="rows", where=None)
+    query.supply = SimpleNamespace(published=told.append)
+    query._publisher = SimpleNamespace(
+        publish_all=publish_all, report=lambda one: told.append((one.batch.number, one.is_new))
+    )
+    query._publish([OpenBatch(2 + n, CutBatch(Batch({}, 10), (), {"0": 10 + 10 * n}), 1, 0.0) for n in range(2)])
+    assert told == [{"0": 10}, (2, True), {"0": 20}, (3, True)]

@@ -71,7 +71,7 @@ def test_rows_that_fill_a_batch_do_not_linger() -> None:
     assert not dealer.lingers
 
 
-@pytest.mark.parametrize("linger", [0.0095, 0.0105])
+@pytest.mark.parametrize("linger", [0.0085, 0.0095, 0.0105])
 def test_rows_that_have_lingered_between_two_looks_at_the_clock_are_taken_at_once(linger: float) -> None:
     """Nobody says that rows of a rate source are due: a bundle that took the end of their lingering for want of room
     would sleep for seconds."""
