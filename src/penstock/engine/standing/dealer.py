@@ -180,7 +180,7 @@ class Dealer(Gate):
             dealt, standing.work = standing.work, None
             if dealt is None or standing.gone or self._ended:
                 return False
-            dealt.batch.reports[dealt.part] = reports
+            self._batches.work_off(dealt.batch, dealt.part, reports)
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply
