@@ -1,7 +1,7 @@
 """The open batches of a query: cut, not yet published, each in shares that wait for a bundle or are being worked on.
 
 Batches are published in the order in which they were cut. The share of a bundle that is gone waits for another one; if
-none can come that may have it, what was cut and cannot be published yet is forgotten, and will be cut again.
+none can come that may have it, its batch and all behind it are forgotten, and will be cut again.
 
 Where keys belong to bundles, a share of a new turn may have to wait for open batches of the turns before
 (`precedence.py`).
@@ -174,17 +174,15 @@ class OpenBatches:
             return
         if dealt is not None and is_open:
             self._for_one.setdefault(standing.seat, deque()).appendleft(dealt)
-        was_last = standing.turn < self._roster.turn and self._roster.on(standing.seat) is standing
-        if was_last and self._for_one.get(standing.seat):
-            self._start_anew()  # nobody will come to this seat again
+        if standing.turn < self._roster.turn and self._roster.on(standing.seat) is standing:
+            self._start_anew([standing.seat])  # nobody will come to this seat again
 
     def serve(self) -> None:
         """The roster has another turn. What waits for a bundle that is gone is cut anew."""
         if not self.any_bundle:
             self.generation += 1  # a batch that is being cut is for bundles that are about to leave
         self._for_one = {seat: queue for seat, queue in self._for_one.items() if queue}
-        if any(seat not in self._roster for seat in self._for_one):
-            self._start_anew()
+        self._start_anew([seat for seat in self._for_one if seat not in self._roster])
 
     def waits_for(self, seats: Sequence[SeatKey]) -> bool:
         """Whether some share is for one of these seats only, and need not wait for anything else."""
@@ -195,26 +193,29 @@ class OpenBatches:
         if self.supply is not None:
             self.supply.go_back(self._batches[-1].cut.ends if self._batches else None)
 
-    def _start_anew(self) -> None:
-        """Forget what was cut and cannot be published yet: it will be cut again."""
-        kept = self.complete()
-        dropped = list(self._batches)[len(kept) :]
+    def _start_anew(self, seats: Sequence[SeatKey]) -> None:
+        """Nobody will come to these seats. Forget the first batch that has a share for one of them, and all behind it:
+        they will be cut again. What was cut before goes on, however slow it is."""
+        lost = [dealt.batch.number for seat in seats for dealt in self._for_one.get(seat, ())]
+        if not lost:
+            return
+        first = min(lost)
+        dropped = [batch for batch in self._batches if batch.number >= first]
         self.generation += 1
-        if dropped:
-            self._silences = max([self._silences, *(one.silences for one in self._dealt_of(dropped))])
-            self._dropped_from = dropped[0].number
-            self._next = dropped[0].number
-            self._batches = deque(kept)
+        self._silences = max([self._silences, *(one.silences for one in self._dealt_of(dropped))])
+        self._dropped_from = self._next = first
+        self._batches = deque(batch for batch in self._batches if batch.number < first)
         self.go_back()
-        self._for_anyone.clear()
-        self._for_one.clear()
+        kept = {seat: [one for one in queue if one.batch.number < first] for seat, queue in self._for_one.items()}
+        self._for_one = {seat: deque(queue) for seat, queue in kept.items() if queue}
         self._holds = Holds()
-        for batch in kept if not self.any_bundle else ():
-            for share in batch.cut.shares:
+        for batch in self._batches:
+            for share, reports in zip(batch.cut.shares, batch.reports, strict=True):
                 self._holds.begin(batch.turn, share)
-                self._holds.work_off(batch.turn, share)
+                if reports is not None:
+                    self._holds.work_off(batch.turn, share)
         for one in self._roster:
-            if one.work is not None and one.work.batch not in kept:
+            if one.work is not None and one.work.batch.number >= first:
                 one.work = None
 
     def _dealt_of(self, batches: Sequence[OpenBatch]) -> list[Dealt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dealing import Rows, dealer_of, done, in_background, report, served
+from dealing import Rows, dealer_of, done, in_background, report, served, stand
 from keyed_dealing import GROUPS, A, B, C, KeyedRows, groups_of
 
 from penstock.engine.message.shares import Share, Spread
@@ -143,6 +143,27 @@ def test_what_waits_is_cut_anew_if_the_turn_before_cannot_do_its_share() -> None
     assert (asks.batch, asks.groups) == (0, list(range(GROUPS)))
     done(dealer, new_two, report("b/0"))
     assert published.batches == [(0, [0, 12])]
+
+
+def test_what_was_read_before_is_not_cut_anew_for_a_bundle_that_never_came() -> None:
+    """A slow share would never be done if it began anew with every turn whose bundles come late."""
+    dealer, published, _ = dealer_of(KeyedRows(2 * GROUPS))
+    slow, quick = served(dealer, A, B)
+    take(dealer, slow, quick)
+    dealer.done(quick, report("b/0"))
+    here = [stand(dealer, 2, 0, A), stand(dealer, 2, 1, B)]
+    dealer.serve(2, (A, B, C))
+    assert take(dealer, here[1]) == [[6, 7]]
+    assert dealer.rows_in_work == 2 * GROUPS
+    last = served(dealer, A, B, C, turn=3)
+    assert dealer.rows_in_work == GROUPS, "nobody will come to the third seat of the second turn"
+    assert not done(dealer, here[1], report("b/0"))
+    assert done(dealer, slow, report())
+    assert published.batches == [(0, [0, 12])]
+    for standing in last:
+        assert Asks(dealer, standing).batch == 1
+        assert done(dealer, standing, report())
+    assert published.batches == [(0, [0, 12]), (1, [12, 24])]
 
 
 def test_nobody_misses_a_bundle_whose_share_has_to_wait() -> None:
