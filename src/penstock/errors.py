@@ -191,6 +191,7 @@ ERRORS: Mapping[str, str] = {
     # what decides about scaling
     "INCOMPLETE_SNAPSHOT": "A strategy cannot decide yet, because too little has been measured.",
     "UNKNOWN_STRATEGY": "There is no scaling strategy (policy) of this name.",
+    "STRATEGY_WITHOUT_MACHINES": "Machines were to come or go by a strategy that changes only instances.",
     "POLICY_FAILED": "A policy raised an error, or answered with something that is neither a proposal nor `Nothing`.",
     "GUARD_FAILED": "A guard raised an error, or answered with something that is neither a text nor a proposal.",
     "DECISIONS_UNREADABLE": "What a controller remembers from before a restart is damaged, or of a newer Penstock.",

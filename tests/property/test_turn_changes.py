@@ -15,7 +15,7 @@ from penstock.engine.message.shares import Bundle, Spread, bundles_of
 from penstock.engine.query.pacing import Pacer
 from penstock.engine.standing.batches import CutBatch, Dealt, OpenBatch, Standing
 from penstock.engine.standing.dealer import Dealer
-from penstock.engine.standing.precedence import place_of
+from penstock.engine.standing.precedence import Held, place_of
 
 SLOTS = [Slot("a", 0, 2), Slot("b", 0, 1), Slot("c", 0, 3)]
 PLACEMENTS = [
@@ -131,6 +131,13 @@ class World:
     # What must hold
 
     def check(self, standing: Standing, dealt: Dealt) -> None:
+        batches = self.dealer._batches
+        assert set(batches._holds.before(standing.turn)) == {
+            Held(place_of(share), share.groups, batch.reports[part] is not None)
+            for batch in batches._batches
+            if batch.turn < standing.turn
+            for part, share in enumerate(batch.cut.shares)
+        }
         mine = {row % GROUPS for row in rows_by_key(dealt.share)}
         for other in self.stands:
             if other is not standing and other.work is not None:
@@ -169,6 +176,7 @@ class World:
                 pass
         assert self.published == list(range(ROWS))
         assert self.dealer.idle
+        assert not self.dealer._batches._holds.before(self.turn + 1), "nothing is held any more"
         assert {one.turn for one in self.stands} == {self.turn}
 
 

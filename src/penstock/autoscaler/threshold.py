@@ -70,7 +70,8 @@ class Threshold:
     def decide(self, view: View) -> Answer:
         if view.request is not None:
             hint = "Choose another strategy, for instance: --strategy stela"
-            return Nothing("the strategy threshold changes instances, and no machines.", "BAD_REQUEST", hint)
+            reason = "the strategy threshold changes instances, and no machines."
+            return Nothing(reason, "STRATEGY_WITHOUT_MACHINES", hint)
         young = [gap for gap in view.snapshot.gaps if gap.grave and gap.subject == "window"]
         if young:
             return Nothing(f"too little was measured since the last change: {young[0].reason}")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from made_up import KEYED, cluster, placed, seen
 
+from penstock.api.interface import STATUS_OF
 from penstock.autoscaler.autonomy import check_goal, needs_no_goal, rounds_of
 from penstock.autoscaler.goals import Goal, Grow
 from penstock.autoscaler.instance_use import uses_of
@@ -116,9 +117,11 @@ def test_a_young_window_is_no_reason_to_act() -> None:
 
 
 def test_machines_are_not_its_business() -> None:
+    """The control interface lists `threshold` among the strategies that a request may name: the request is right."""
     found = answer(snapshot(), request=Grow(1, ""))
     assert isinstance(found, Nothing)
-    assert found.error == "BAD_REQUEST"
+    assert found.error == "STRATEGY_WITHOUT_MACHINES"
+    assert found.error not in STATUS_OF, "the topology cannot do this now: 409"
 
 
 def test_the_mapping_says_where_and_a_chain_stays_one() -> None:

@@ -110,7 +110,7 @@ class Share:
         say how many rows that were."""
         return sum(size for _, size in self.load["ranges"]) if self.load and "ranges" in self.load else None
 
-    @property
+    @cached_property
     def groups(self) -> tuple[int, int] | None:
         """[first, stop) of the groups of keys of the rows that are split by key: the same for all inputs; None if there
         are no such rows."""

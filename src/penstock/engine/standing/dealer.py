@@ -189,7 +189,7 @@ class Dealer(Gate):
                 return False
             seconds = self._clock() - standing.taken_at
             reports = self._waits.told_with(standing, reports, seconds)
-            dealt.batch.reports[dealt.part] = reports
+            self._batches.work_off(dealt.batch, dealt.part, reports)
             work = self._work_of(dealt, standing, reports)
             busy = sum(one.busy for one in reports)
             supply = self._batches.supply

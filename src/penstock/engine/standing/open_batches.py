@@ -1,7 +1,7 @@
 """The open batches of a query: cut, not yet published, each in shares that wait for a bundle or are being worked on.
 
 Batches are published in the order in which they were cut. The share of a bundle that is gone waits for another one; if
-none can come that may have it, what was cut and cannot be published yet is forgotten, and will be cut again.
+none can come that may have it, its batch and all behind it are forgotten, and will be cut again.
 
 Where keys belong to bundles, a share of a new turn may have to wait for open batches of the turns before
 (`precedence.py`).
@@ -17,8 +17,9 @@ from itertools import takewhile
 from penstock.channels.records import NewSegment
 from penstock.engine.message.shares import Bundle, Share
 from penstock.engine.standing.batches import CutBatch, Dealt, OpenBatch, SeatKey, Standing, Supply
-from penstock.engine.standing.precedence import Held, may_begin, overlap, parted, place_of
+from penstock.engine.standing.precedence import Holds, may_begin, overlap, parted
 from penstock.engine.standing.roster import Roster
+from penstock.monitor.report import BundleReport
 
 
 class OpenBatches:
@@ -36,6 +37,8 @@ class OpenBatches:
         #: Shares that nobody works on: for anyone, and by seat those that are for one bundle only.
         self._for_anyone: deque[Dealt] = deque()
         self._for_one: dict[SeatKey, deque[Dealt]] = {}
+        #: What shares keep those of later turns from; nothing where any bundle may have any share.
+        self._holds = Holds()
         #: Bundles were silent so often over what was dropped last, and where that began: it is cut again in other
         #: shares, and whoever gets them may be silent for as long as the one before would have had.
         self._silences, self._dropped_from = 0, 0
@@ -62,7 +65,7 @@ class OpenBatches:
     def deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """A batch was cut for these bundles of a turn: its shares wait for whoever asks, or each for its bundle."""
         portions = [1.0] * len(cut.shares)
-        if not self.any_bundle and (held := self._held(turn)):
+        if not self.any_bundle and (held := self._holds.before(turn)):
             runs = [parted(share, held) for share in cut.shares]
             cut = replace(cut, shares=tuple(share for run in runs for share in run))
             portions = [_size(share) / sum(map(_size, run)) for run in runs for share in run]
@@ -74,6 +77,7 @@ class OpenBatches:
             if self.any_bundle:
                 self._for_anyone.append(dealt)
                 continue  # who has cut it takes it
+            self._holds.begin(turn, share)
             seat = turn, bundles.index(share.bundle)
             self._for_one.setdefault(seat, deque()).append(dealt)
             if (standing := self._roster.on(seat)) is not None:
@@ -105,10 +109,10 @@ class OpenBatches:
     @property
     def holds_ranges_before(self) -> bool:
         """Whether ranges of a source are open in a batch of an earlier turn: nobody knows which may go elsewhere."""
-        oldest = self.oldest
-        if self.any_bundle or oldest is None or oldest.turn == self._roster.turn:
+        if self.any_bundle:
             return False
-        return any(share.load is not None for share in oldest.cut.shares)
+        before = takewhile(lambda one: one.turn != self._roster.turn, self._batches)
+        return any(share.load is not None for batch in before for share in batch.cut.shares[:1])
 
     def _queue_of(self, standing: Standing) -> deque[Dealt] | None:
         """The shares that are for a bundle."""
@@ -122,7 +126,7 @@ class OpenBatches:
         """The first share that need not wait. It must not overtake one that waits and has rows of the same groups."""
         if not self._batches or self._batches[0].turn >= turn or self.any_bundle:
             return next(iter(queue), None)
-        held, waiting = self._held(turn), set[tuple[int, int] | None]()
+        held, waiting = self._holds.before(turn), set[tuple[int, int] | None]()
         for dealt in queue:
             groups = dealt.share.groups
             if (groups is None and waiting) or any(one is None or overlap(groups, one) for one in waiting):
@@ -132,15 +136,13 @@ class OpenBatches:
             waiting.add(groups)
         return None
 
-    def _held(self, turn: int) -> set[Held]:
-        """What is held by the open batches of turns before this one."""
-        return {
-            Held(place_of(share), share.groups, batch.reports[part] is not None)
-            for batch in takewhile(lambda one: one.turn < turn, self._batches)
-            for part, share in enumerate(batch.cut.shares)
-        }
-
     # From a bundle to the catalog
+
+    def work_off(self, batch: OpenBatch, part: int, reports: tuple[BundleReport, ...]) -> None:
+        """A bundle has done a share."""
+        batch.reports[part] = reports
+        if not self.any_bundle:
+            self._holds.work_off(batch.turn, batch.cut.shares[part])
 
     def complete(self) -> list[OpenBatch]:
         """The batches that can be published: those before which none is incomplete."""
@@ -148,8 +150,12 @@ class OpenBatches:
 
     def published(self) -> None:
         """The oldest batch is published. If it was dropped once, bundles are not silent over it any more."""
-        if self._batches.popleft().number >= self._dropped_from:
+        batch = self._batches.popleft()
+        if batch.number >= self._dropped_from:
             self._silences = 0
+        if not self.any_bundle:
+            for share in batch.cut.shares:
+                self._holds.release(batch.turn, share)
 
     def unpublished(self, channel: str, last: int | None) -> list[NewSegment]:
         """What bundles have written for a channel in batches after the last one that the channel knows."""
@@ -168,17 +174,15 @@ class OpenBatches:
             return
         if dealt is not None and is_open:
             self._for_one.setdefault(standing.seat, deque()).appendleft(dealt)
-        was_last = standing.turn < self._roster.turn and self._roster.on(standing.seat) is standing
-        if was_last and self._for_one.get(standing.seat):
-            self._start_anew()  # nobody will come to this seat again
+        if standing.turn < self._roster.turn and self._roster.on(standing.seat) is standing:
+            self._start_anew([standing.seat])  # nobody will come to this seat again
 
     def serve(self) -> None:
         """The roster has another turn. What waits for a bundle that is gone is cut anew."""
         if not self.any_bundle:
             self.generation += 1  # a batch that is being cut is for bundles that are about to leave
         self._for_one = {seat: queue for seat, queue in self._for_one.items() if queue}
-        if any(seat not in self._roster for seat in self._for_one):
-            self._start_anew()
+        self._start_anew([seat for seat in self._for_one if seat not in self._roster])
 
     def waits_for(self, seats: Sequence[SeatKey]) -> bool:
         """Whether some share is for one of these seats only, and need not wait for anything else."""
@@ -189,21 +193,29 @@ class OpenBatches:
         if self.supply is not None:
             self.supply.go_back(self._batches[-1].cut.ends if self._batches else None)
 
-    def _start_anew(self) -> None:
-        """Forget what was cut and cannot be published yet: it will be cut again."""
-        kept = self.complete()
-        dropped = list(self._batches)[len(kept) :]
+    def _start_anew(self, seats: Sequence[SeatKey]) -> None:
+        """Nobody will come to these seats. Forget the first batch that has a share for one of them, and all behind it:
+        they will be cut again. What was cut before goes on, however slow it is."""
+        lost = [dealt.batch.number for seat in seats for dealt in self._for_one.get(seat, ())]
+        if not lost:
+            return
+        first = min(lost)
+        dropped = [batch for batch in self._batches if batch.number >= first]
         self.generation += 1
-        if dropped:
-            self._silences = max([self._silences, *(one.silences for one in self._dealt_of(dropped))])
-            self._dropped_from = dropped[0].number
-            self._next = dropped[0].number
-            self._batches = deque(kept)
+        self._silences = max([self._silences, *(one.silences for one in self._dealt_of(dropped))])
+        self._dropped_from = self._next = first
+        self._batches = deque(batch for batch in self._batches if batch.number < first)
         self.go_back()
-        self._for_anyone.clear()
-        self._for_one.clear()
+        kept = {seat: [one for one in queue if one.batch.number < first] for seat, queue in self._for_one.items()}
+        self._for_one = {seat: deque(queue) for seat, queue in kept.items() if queue}
+        self._holds = Holds()
+        for batch in self._batches:
+            for share, reports in zip(batch.cut.shares, batch.reports, strict=True):
+                self._holds.begin(batch.turn, share)
+                if reports is not None:
+                    self._holds.work_off(batch.turn, share)
         for one in self._roster:
-            if one.work is not None and one.work.batch not in kept:
+            if one.work is not None and one.work.batch.number >= first:
                 one.work = None
 
     def _dealt_of(self, batches: Sequence[OpenBatch]) -> list[Dealt]:

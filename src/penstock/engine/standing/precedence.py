@@ -5,11 +5,12 @@ A group that stays on its place goes on when that place has worked off its rows 
 goes on when they are published. So the rows of a group are worked on one after the other, in their order, whatever
 becomes of turns; and a group that stays waits for no other.
 
-Pure: the open batches ask it.
+No locks and no clock: the open batches ask it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -30,6 +31,42 @@ class Held:
     groups: tuple[int, int] | None
     #: Whether it is worked off. It is not published, or nobody would ask.
     done: bool
+
+
+class Holds:
+    """What the shares of open batches keep others from, by turn. It is counted when something changes: every bundle
+    that waits asks for it whenever a share is done, and there may be thousands of shares."""
+
+    def __init__(self) -> None:
+        self._by_turn: dict[int, Counter[Held]] = {}
+
+    def before(self, turn: int) -> list[Held]:
+        """What is held by shares of earlier turns."""
+        return [one for earlier, found in self._by_turn.items() if earlier < turn for one in found]
+
+    def begin(self, turn: int, share: Share) -> None:
+        """A share was dealt."""
+        self._by_turn.setdefault(turn, Counter())[_held_by(share, False)] += 1
+
+    def work_off(self, turn: int, share: Share) -> None:
+        self._remove(turn, _held_by(share, False))
+        self._by_turn.setdefault(turn, Counter())[_held_by(share, True)] += 1
+
+    def release(self, turn: int, share: Share) -> None:
+        """A share that is worked off is published."""
+        self._remove(turn, _held_by(share, True))
+
+    def _remove(self, turn: int, held: Held) -> None:
+        found = self._by_turn[turn]
+        found[held] -= 1
+        if not found[held]:
+            del found[held]
+        if not found:
+            del self._by_turn[turn]
+
+
+def _held_by(share: Share, done: bool) -> Held:
+    return Held(place_of(share), share.groups, done)
 
 
 def place_of(share: Share) -> Place:

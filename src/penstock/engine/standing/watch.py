@@ -29,7 +29,10 @@ class Watch:
         self._watcher: Standing | None = None
 
     def has(self, standing: Standing) -> bool:
-        """Whether a bundle has the watch, or takes it because nobody has it. It must be one that may cut."""
+        """Whether a bundle has the watch, or takes it because nobody has it. It must be one that may cut: one of an
+        earlier turn hands it over, though it may wait for a share for long."""
+        if self._watcher is standing and standing.turn != self._roster.turn:
+            self.leave(standing)
         if self._watcher is None and standing.turn == self._roster.turn and not standing.gone:
             self._watcher = standing
         return self._watcher is standing

@@ -75,9 +75,9 @@ def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     first, second = batches.take(one, 0.0), batches.take(two, 0.0)
     assert first is not None
     assert second is not None
-    second.batch.reports[0] = report()
+    batches.work_off(second.batch, 0, report())
     assert batches.complete() == []
-    first.batch.reports[0] = report()
+    batches.work_off(first.batch, 0, report())
     assert batches.complete() == [first.batch, second.batch]
     batches.published()
     assert batches.oldest is second.batch
@@ -90,7 +90,7 @@ def test_what_is_written_and_not_published_is_known_by_channel() -> None:
     dealt = batches.take(one, 0.0)
     assert dealt is not None
     here, there = (NewSegment(name, f"{name}/1.arrow", 10, 100, "a/0", 0.0, 0.0) for name in ("here", "there"))
-    dealt.batch.reports[0] = report(here, there)
+    batches.work_off(dealt.batch, 0, report(here, there))
     assert batches.unpublished("here", last=None) == [here]
     assert batches.unpublished("here", last=7) == []
 
@@ -130,7 +130,7 @@ def test_the_silences_over_what_was_dropped_count_until_it_is_published() -> Non
         found = batches.take(new, 0.0)
         assert found is not None
         assert found.silences == silences
-        found.batch.reports[0] = report()
+        batches.work_off(found.batch, 0, report())
         batches.published()
 
 
@@ -142,12 +142,12 @@ def test_a_share_does_not_overtake_one_that_still_waits_for_another_turn() -> No
     for turn, bundle, groups in ((1, ONE, (4, 6)), (2, TWO, (6, 8)), (3, THREE, (4, 8))):
         batches.deal(keyed(bundle, *groups), turn, (bundle,), 0.0)
     assert batches.oldest is not None
-    batches.oldest.reports[0] = report()
+    batches.work_off(batches.oldest, 0, report())
     batches.published()
     batches.deal(keyed(THREE, 4, 8), 3, (THREE,), 0.0)
     assert batches.has_share_of(here)
     assert not batches.has_work_for(here), "groups 4 and 5 of the newer batch would be free"
-    batches.oldest.reports[0] = report()
+    batches.work_off(batches.oldest, 0, report())
     batches.published()
     taken = []
     while (dealt := batches.take(here, 0.0)) is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dealing import Rows, dealer_of, done, in_background, report, served
+from dealing import Rows, dealer_of, done, in_background, report, served, stand
 from keyed_dealing import GROUPS, A, B, C, KeyedRows, groups_of
 
-from penstock.engine.message.shares import Spread
+from penstock.engine.message.shares import Share, Spread
+from penstock.engine.standing import precedence
 from penstock.engine.standing.batches import Dealt, Standing
 from penstock.engine.standing.dealer import AHEAD, Dealer
 
@@ -144,6 +145,27 @@ def test_what_waits_is_cut_anew_if_the_turn_before_cannot_do_its_share() -> None
     assert published.batches == [(0, [0, 12])]
 
 
+def test_what_was_read_before_is_not_cut_anew_for_a_bundle_that_never_came() -> None:
+    """A slow share would never be done if it began anew with every turn whose bundles come late."""
+    dealer, published, _ = dealer_of(KeyedRows(2 * GROUPS))
+    slow, quick = served(dealer, A, B)
+    take(dealer, slow, quick)
+    dealer.done(quick, report("b/0"))
+    here = [stand(dealer, 2, 0, A), stand(dealer, 2, 1, B)]
+    dealer.serve(2, (A, B, C))
+    assert take(dealer, here[1]) == [[6, 7]]
+    assert dealer.rows_in_work == 2 * GROUPS
+    last = served(dealer, A, B, C, turn=3)
+    assert dealer.rows_in_work == GROUPS, "nobody will come to the third seat of the second turn"
+    assert not done(dealer, here[1], report("b/0"))
+    assert done(dealer, slow, report())
+    assert published.batches == [(0, [0, 12])]
+    for standing in last:
+        assert Asks(dealer, standing).batch == 1
+        assert done(dealer, standing, report())
+    assert published.batches == [(0, [0, 12]), (1, [12, 24])]
+
+
 def test_nobody_misses_a_bundle_whose_share_has_to_wait() -> None:
     """A turn that is begun anew for it would only undo what the others do."""
     dealer, _, _ = dealer_of(KeyedRows(2 * GROUPS))
@@ -224,3 +246,51 @@ def test_ranges_of_a_source_are_not_cut_for_a_turn_while_the_one_before_reads() 
     [new] = served(dealer, B, turn=2)
     assert Asks(dealer, new).waits
     assert dealer.rows_in_work == 10
+
+
+def test_ranges_are_looked_for_in_all_batches_of_the_turns_before() -> None:
+    """The oldest one may have none: a source may go on without a row."""
+    rows = Rows(40, any_bundle=False)
+    dealer, _, _ = dealer_of(rows)
+    [old] = served(dealer, A)
+    rows.shared_by = ()
+    dealer._cut(old, 0.0)
+    rows.shared_by = None
+    assert Asks(dealer, old).batch == 1
+    [new] = served(dealer, B, turn=2)
+    assert Asks(dealer, new).waits
+    assert dealer.rows_in_work == 20
+
+
+def test_a_bundle_that_waits_for_its_last_share_does_not_keep_the_watch() -> None:
+    """It may not cut, so nobody would cut for the newest turn as long as it waits."""
+    rows = KeyedRows(2 * GROUPS)
+    dealer, _, _ = dealer_of(rows)
+    [first] = served(dealer, A)
+    take(dealer, first)
+    [second] = served(dealer, B, turn=2)
+    assert Asks(dealer, second).waits, "it has the watch, and a share that waits"
+    rows.begun.clear()
+    rows.rows += GROUPS
+    [third] = served(dealer, C, turn=3)
+    assert Asks(dealer, third).waits
+    assert rows.begun.wait(2), "the bundle of the newest turn cuts"
+    assert dealer.rows_in_work == 3 * GROUPS
+    dealer.end()
+
+
+def test_what_bundles_wait_for_is_not_looked_for_in_all_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every bundle that waits asks whenever a share is done: with many bundles the driver would do nothing else."""
+    dealer, _, _ = dealer_of(KeyedRows(100 * GROUPS))
+    slow, quick = served(dealer, A, B)
+    take(dealer, slow, quick)
+    dealer.done(quick, report("b/0"))
+    for _ in range(AHEAD):
+        take(dealer, quick)
+        dealer.done(quick, report("b/0"))
+    again, _ = served(dealer, A, B, turn=2)
+    dealer._cut(again, 0.0)
+    looked: list[Share] = []
+    monkeypatch.setattr(precedence, "_held_by", lambda share, done: looked.append(share))
+    assert not dealer._has_found(again)
+    assert looked == []
