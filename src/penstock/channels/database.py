@@ -346,21 +346,47 @@ def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
 
 @contextmanager
 def _cut_off_after(seconds: float, connection: sa.Connection) -> Iterator[None]:
-    """Whoever waits for an answer on this connection gets an error after so many seconds."""
-    # A descriptor of its own: by the time that it is used, the number of the other one may belong to another file.
-    with socket.socket(fileno=os.dup(connection.connection.fileno())) as line:
+    """Whoever waits for an answer on this connection gets an error after so many seconds, and nobody after the block:
+    the pool may have given the connection to somebody else by then."""
+    with _line(connection) as line:
+        deciding, is_over, is_cut = threading.Lock(), False, False
 
         def cut_off() -> None:
-            with suppress(OSError):  # it is closed by now
-                line.shutdown(socket.SHUT_RDWR)
+            nonlocal is_cut
+            with deciding:  # a timer that is cancelled may have begun with this already
+                if is_over:
+                    return
+                is_cut = True
+                with suppress(OSError):  # the other end was faster
+                    line.shutdown(socket.SHUT_RDWR)
 
         timer = threading.Timer(seconds, cut_off)
         timer.daemon = True
         timer.start()
         try:
             yield
+        except DBAPIError:
+            if not is_cut:
+                raise
+            # The driver's own error says that the server has closed the connection, and may have crashed.
+            why = TimeoutError(f"it has not answered for {seconds:g} s, so Penstock has cut off the connection")
+            raise sa.exc.OperationalError("", {}, why, connection_invalidated=True) from None
         finally:
             timer.cancel()
+            with deciding:
+                is_over = True
+            if is_cut:
+                connection.invalidate()  # also if all of it was done just in time
+
+
+def _line(connection: sa.Connection) -> socket.socket:
+    """The socket of a connection, with a descriptor of its own: by the time that it is used, the number of the other
+    one may belong to another file."""
+    try:
+        return socket.socket(fileno=os.dup(connection.connection.fileno()))
+    except (OSError, connection.dialect.loaded_dbapi.Error) as problem:  # no descriptor is left, or it has no socket
+        connection.invalidate()
+        raise sa.exc.OperationalError("", {}, problem, connection_invalidated=True) from None
 
 
 def _may_pass(error: DBAPIError | PoolTimeoutError) -> bool:
