@@ -24,6 +24,9 @@ KEPT = 200
 WAIT = 120.0
 #: So many sentences about what does not hold any more are told; the log has all of them.
 TOLD = 5
+#: What it means that the store cannot be written: without, and with something that is to be forgotten.
+_LOST = "what the controller remembers cannot be written, and a restart would lose it"
+_OUTDATED = "what is forgotten cannot be deleted, and after a restart the controller would know it again"
 Tell = Callable[[EventKind, str], None]
 
 
@@ -150,7 +153,7 @@ class BookKeeper:
         except Exception as problem:
             why = _named(problem)
             if why != self._failed:
-                self._warn(f"what the controller remembers cannot be written, and a restart would lose it: {why}")
+                self._warn(f"{_OUTDATED if self._outdated else _LOST}: {why}")
             self._failed = why
             return
         if self._failed:

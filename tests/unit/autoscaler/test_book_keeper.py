@@ -325,8 +325,14 @@ def test_what_cannot_be_forgotten_now_is_forgotten_as_soon_as_the_store_answers(
     driver.keeper.note(scaled_out(), (), None)
     store.away = None
     assert numbers(read(store)) == [3]
+    kind, told = driver.told[-1]
+    assert kind is EventKind.FAULT
+    assert told.startswith(
+        "what is forgotten cannot be deleted, and after a restart the controller would know it again"
+    )
     driver.keeper.note(scaled_out(), (), None)
     assert read(store) == ()
+    assert driver.told[-1] == (EventKind.RECOVERY, "what the controller remembers is written again")
 
 
 def test_a_decision_that_is_forgotten_before_it_was_judged_is_pending_no_more(store: Store) -> None:
