@@ -229,6 +229,7 @@ class Queries:
             if not run.gates.prepare(query):
                 return
         try:
+            run.context.channels.catch_up()
             query.start()
         except Exception as error:
             query.fail(error)  # otherwise nobody would ever hear that this query does not run

@@ -80,7 +80,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
         settings=Settings(query_restarts=1),
         batches=batches,
         now=0.0,
-        context=SimpleNamespace(room=NO_ROOM, channels=SimpleNamespace(last_batch=batches.get)),
+        context=SimpleNamespace(room=NO_ROOM, channels=SimpleNamespace(last_batch=batches.get, catch_up=lambda: None)),
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
