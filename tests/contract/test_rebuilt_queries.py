@@ -387,6 +387,8 @@ class Replica:
             connection.execute(sa.text(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'"))
             connection.execute(sa.text("SELECT pg_reload_conf()"))
             until(lambda: connection.execute(sa.text("SHOW synchronous_standby_names")).scalar() == name)
+            # The process that makes checkpoints tells all others, also of what it has just read.
+            connection.execute(sa.text("CHECKPOINT"))
 
     def await_commit(self) -> None:
         """Until the server waits at a commit."""
