@@ -18,7 +18,9 @@ def new(path: str, rows: int = 10, channel: str = "lines", size: int = 100) -> N
     return NewSegment(channel, path, rows, size, "local/0", 1.25, 2.5)
 
 
-def lose_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+def lose_commits(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: int, why: str = "connection lost"
+) -> list[str]:
     """Have the connection break just after the next commits: the work is done, and nobody hears of it."""
     lost: list[str] = []
     engine = catalog._database._engine
@@ -28,7 +30,7 @@ def lose_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: int) 
         real(connection)
         if len(lost) < times:
             lost.append("commit")
-            error = engine.dialect.dbapi.OperationalError("connection lost")
+            error = engine.dialect.dbapi.OperationalError(why)
             if engine.dialect.name == "sqlite":
                 error.sqlite_errorname = "SQLITE_BUSY"
             raise error

@@ -155,33 +155,13 @@ class Catalog:
 
     def load(self) -> CatalogState:
         """Read all that the in-memory index is built from."""
-        channels, segments, batches, positions = tables.channels, tables.segments, tables.batches, tables.positions
+        return self._database.run(self._load)
 
-        def work(connection: sa.Connection) -> CatalogState:
-            ends = connection.execute(sa.select(channels.c.channel, channels.c.end_rows).where(*self._mine(channels)))
-            kept = connection.execute(
-                sa.select(*_SEGMENT_COLUMNS)
-                .where(*self._mine(segments))
-                .order_by(segments.c.channel, segments.c.first_row)
-            )
-            lasts = connection.execute(
-                sa.select(batches.c.operator, sa.func.max(batches.c.batch).label("last"))
-                .where(*self._mine(batches))
-                .group_by(batches.c.operator)
-            )
-            places = connection.execute(
-                sa.select(
-                    positions.c.operator, positions.c.channel, positions.c.read_rows, positions.c.committed_rows
-                ).where(*self._mine(positions))
-            )
-            return CatalogState(
-                ends={row.channel: row.end_rows for row in ends},
-                segments=tuple(Segment(*row) for row in kept),
-                positions={(operator, channel): Position(read, done) for operator, channel, read, done in places},
-                last_batches={row.operator: row.last for row in lasts},
-            )
-
-        return self._database.run(work)
+    def load_settled(self) -> CatalogState:
+        """The same as a write of this driver: refused if another driver has taken over. After a commit that was never
+        answered the server may still be at it, and whoever only reads does not see what it is about to bring. A write
+        waits for it at the fence."""
+        return self._fence.write(self._load)
 
     def commit(self, operator: str, channel: str, row: int) -> None:
         """Record that nobody will ask again for rows of the channel below `row` on behalf of the operator."""
@@ -215,6 +195,29 @@ class Catalog:
         self._fence.write(lambda connection: self._set_metas(connection, {key: value}))
 
     # Parts of the transactions above
+
+    def _load(self, connection: sa.Connection) -> CatalogState:
+        channels, segments, batches, positions = tables.channels, tables.segments, tables.batches, tables.positions
+        ends = connection.execute(sa.select(channels.c.channel, channels.c.end_rows).where(*self._mine(channels)))
+        kept = connection.execute(
+            sa.select(*_SEGMENT_COLUMNS).where(*self._mine(segments)).order_by(segments.c.channel, segments.c.first_row)
+        )
+        lasts = connection.execute(
+            sa.select(batches.c.operator, sa.func.max(batches.c.batch).label("last"))
+            .where(*self._mine(batches))
+            .group_by(batches.c.operator)
+        )
+        places = connection.execute(
+            sa.select(
+                positions.c.operator, positions.c.channel, positions.c.read_rows, positions.c.committed_rows
+            ).where(*self._mine(positions))
+        )
+        return CatalogState(
+            ends={row.channel: row.end_rows for row in ends},
+            segments=tuple(Segment(*row) for row in kept),
+            positions={(operator, channel): Position(read, done) for operator, channel, read, done in places},
+            last_batches={row.operator: row.last for row in lasts},
+        )
 
     def _mine(self, table: sa.Table, **values: str) -> list[sa.ColumnElement[bool]]:
         return [table.c.topology == self._topology, *(table.c[name] == value for name, value in values.items())]

@@ -7,7 +7,8 @@ rule, that the thread before it has published its batches too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.channels.publishing import NewBatch
 from penstock.channels.records import Segment
@@ -64,6 +65,16 @@ class JointPublishing:
         for one in publications:
             if one.error is not None:
                 raise one.error
+
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[bool]:
+        """Nothing is published in this block. False if a thread is still publishing after so many seconds."""
+        is_held = self._turn.acquire(timeout=seconds)
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                self._turn.release()
 
     def end(self, seconds: float) -> bool:
         """Publish nothing more. False if a thread is still publishing after so many seconds: then nothing has ended."""

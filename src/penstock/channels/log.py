@@ -21,6 +21,8 @@ from penstock.logs import traced
 
 #: The last sweep waits so long for a thread that is still publishing.
 END_SECONDS = 5.0
+#: Whoever starts a query again waits so long for batches that are being published: the catalog may be restarting.
+CATCH_UP_SECONDS = 180.0
 #: A sweep lists the folder of one channel, and of each channel at most once in so many sweeps: looking for files of
 #: attempts that failed costs the same however many channels and segments there are.
 SWEEPS_A_ROUND = 15
@@ -86,6 +88,9 @@ class Channels:
         self._committed: dict[tuple[str, str], int] = {}
         self._committed_in_catalog: dict[tuple[str, str], int] = {}
         self._publishing = JointPublishing(self._enter_all)
+        #: Whether the catalog may have batches that are not known here: a transaction was never answered. Whoever
+        #: publishes guards it.
+        self._may_be_behind = False
         #: Whether the last sweep has found that no thread publishes any more.
         self.nobody_publishes = False
         self._sweeping = threading.Lock()
@@ -216,20 +221,22 @@ class Channels:
         return [publication.placed is not None for publication in publications]
 
     def _enter_all(self, waiting: Sequence[Publication]) -> None:
+        was_behind, self._may_be_behind = self._may_be_behind, True
         placed = self.catalog.publish_all([one.batch for one in waiting])
         lost = [
             one
             for one, found in zip(waiting, placed, strict=True)
             if found is None and one.batch.number > self._last_batches.get(one.batch.operator, -1)
         ]
-        if lost:
+        adopts = was_behind or bool(lost)
+        if adopts:
             # An earlier attempt reached the catalog, but the connection broke before we heard of it.
             self._adopt(self.catalog.load())
             self._notify_concerned(self._readers, self._readers)
         with self._changed:
             for one, found in zip(waiting, placed, strict=True):
                 batch = one.batch
-                if found is not None and not lost:
+                if found is not None and not adopts:
                     self._enter(batch.operator, batch.number, found, batch.read_to)
                 one.placed = found
                 one.unknown = [
@@ -240,6 +247,23 @@ class Channels:
                 one.is_done = True
             written = {segment.channel for one in waiting for segment in one.batch.segments}
             self._notify_concerned(written, {channel for one in waiting for channel in one.batch.read_to})
+        self._may_be_behind = False
+
+    def catch_up(self) -> None:
+        """Adopt what the catalog has, if a transaction was never answered. Whoever starts a query calls this first: it
+        takes the number of its next batch and its position from here, and the query before it may have published more
+        than anybody heard of. A batch that is being published is waited for: that query may have sent it."""
+        with self._publishing.held(CATCH_UP_SECONDS) as nobody_publishes:
+            if not nobody_publishes:
+                raise PenstockError(
+                    "CATALOG_UNREACHABLE",
+                    f"{self.catalog!r} has not finished a transaction in {CATCH_UP_SECONDS:g} s.",
+                    "Look what holds the database up. With --state, the topology then goes on where it was.",
+                )
+            if self._may_be_behind:
+                self._adopt(self.catalog.load_settled())
+                self._may_be_behind = False
+                self._notify_concerned(self._readers, self._readers)
 
     def written_by(self, channel: str, operator: str) -> None:
         """From now on the batches of this operator's query write the channel."""
@@ -277,7 +301,7 @@ class Channels:
         if self.nobody_publishes:
             # The catalog may have a batch of which this process never heard: the connection broke at the commit, and
             # all further attempts failed.
-            self._adopt(self.catalog.load())
+            self._adopt(self.catalog.load_settled() if self._may_be_behind else self.catalog.load())
         return self.sweep(startup=self.nobody_publishes, thorough=True)
 
     # Parts of the above

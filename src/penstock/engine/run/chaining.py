@@ -110,6 +110,8 @@ class Chaining:
             run.query(chain[0]).stop()
             done = False
             try:
+                # What the first part has published and nobody heard of waits in front of the others, too.
+                run.channels.catch_up()
                 done = self._worked_off(parts[1:])
                 if done:
                     for part in parts[1:]:

@@ -218,6 +218,13 @@ class Queries:
         chain = run.chaining.chain_of(name)
         operators = [run.definition.operator(one) for one in chain]
         query = self._made(operators)
+        # The query before this one keeps its place meanwhile: one that was never started looks as if it had nothing to
+        # do. Whoever ends the run waits for no further query.
+        try:
+            if not run.has_stopped:
+                run.context.channels.catch_up()
+        except Exception as error:
+            query.fail(error)
         with run.gates.lock:
             if run.has_stopped:
                 raise PenstockError(
@@ -229,7 +236,8 @@ class Queries:
             if not run.gates.prepare(query):
                 return
         try:
-            query.start()
+            if query.failure is None:
+                query.start()
         except Exception as error:
             query.fail(error)  # otherwise nobody would ever hear that this query does not run
         query.check()

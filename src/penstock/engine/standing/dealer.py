@@ -58,7 +58,6 @@ class Dealer(Gate):
         publish: Callable[[Sequence[OpenBatch]], None],
         *,
         throttle: bool = True,
-        first_batch: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(channels, outputs, throttle=throttle)
@@ -68,7 +67,7 @@ class Dealer(Gate):
         self._publish = publish
         self._clock = clock
         self._roster = Roster()
-        self._batches = OpenBatches(self._roster, first_batch)
+        self._batches = OpenBatches(self._roster)
         self._watch = Watch(channels, self._roster)
         self._waits = Waits()
         #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
@@ -81,8 +80,9 @@ class Dealer(Gate):
         self._cost_of_a_share: float | None = None
         self._ended = False
 
-    def feed_from(self, supply: Supply) -> None:
-        self._batches.supply = supply
+    def feed_from(self, supply: Supply, first_batch: int = 0) -> None:
+        """Batches are cut of this supply from now on. `first_batch` is the number of the first."""
+        self._batches.begin(supply, first_batch)
 
     # Bundles come and go
 

@@ -25,13 +25,13 @@ from penstock.monitor.report import BundleReport
 class OpenBatches:
     """Of one query. It takes no lock: whoever calls it holds that of the channels."""
 
-    def __init__(self, roster: Roster, first: int = 0) -> None:
+    def __init__(self, roster: Roster) -> None:
         self._roster = roster
         #: What the batches are cut from; None until the query has made it.
         self.supply: Supply | None = None
         #: What was begun to be cut under another number is not dealt any more.
         self.generation = 0
-        self._next = first
+        self._next = 0
         #: In the order in which they were cut. A batch leaves when it is published, in the same moment.
         self._batches: deque[OpenBatch] = deque()
         #: Shares that nobody works on: for anyone, and by seat those that are for one bundle only.
@@ -61,6 +61,10 @@ class OpenBatches:
         return self.supply is None or self.supply.any_bundle
 
     # From the cut to a bundle
+
+    def begin(self, supply: Supply, first: int) -> None:
+        """Batches are cut of this supply, and this is the number of the first."""
+        self.supply, self._next = supply, first
 
     def deal(self, cut: CutBatch, turn: int, bundles: Sequence[Bundle], now: float) -> None:
         """A batch was cut for these bundles of a turn: its shares wait for whoever asks, or each for its bundle."""

@@ -100,7 +100,6 @@ class StandingQuery:
         self._name = ""
         self._publisher = Publisher(self.chain, context)
         settings, name = context.settings, operator.name
-        newest = context.channels.last_batch(name)
         self.dealer = Dealer(
             context.channels.seen_by(name),
             context.written_by(self.chain),
@@ -108,7 +107,6 @@ class StandingQuery:
             self._lingering(linger),
             self._publish,
             throttle=settings.backlog_policy == "throttle",
-            first_batch=0 if newest is None else newest + 1,
         )
         self.intake = self.dealer
         self.supply: ChannelSupply | SourceSupply | None = None
@@ -175,7 +173,7 @@ class StandingQuery:
             self.supply = ChannelSupply(operator.name, inputs, context.channels, context.settings.batch_bytes)
             program = programs.whole(programs.channel_reader(streams))
         self._program = program.pack()
-        self.dealer.feed_from(self.supply)
+        self.dealer.feed_from(self.supply, 0 if newest is None else newest + 1)
         self._name = self._server.add(self)
         self._keeper.start()
         self._publishes.start()

@@ -80,7 +80,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
         settings=Settings(query_restarts=1),
         batches=batches,
         now=0.0,
-        context=SimpleNamespace(room=NO_ROOM, channels=SimpleNamespace(last_batch=batches.get)),
+        context=SimpleNamespace(room=NO_ROOM, channels=SimpleNamespace(last_batch=batches.get, catch_up=lambda: None)),
         arrangement=None,
         host=SimpleNamespace(slots=SimpleNamespace(executor=None)),
         chaining=SimpleNamespace(chain_of=lambda name: (name,), first_of=lambda name: name),
@@ -250,6 +250,38 @@ def test_a_query_that_does_not_start_is_known_to_have_failed(run: Any) -> None:
     with pytest.raises(PenstockError, match="the storage is away"):
         run.queries.start_parts(["out"])
     assert run.queries.by_operator["out"].failure is not None
+
+
+def test_a_query_keeps_its_place_until_the_channels_have_caught_up(run: Any) -> None:
+    """That may take minutes, and a query of micro-batches that was never started says that it has read everything."""
+    lost, found = lose_executors(run, "out"), []
+    run.context.channels.catch_up = lambda: found.append(run.queries.by_operator["out"])
+    run.queries.mend()
+    assert found == [lost]
+    assert run.queries.by_operator["out"] is not lost
+
+
+def test_a_query_is_not_started_if_the_channels_cannot_catch_up(run: Any) -> None:
+    def fail() -> None:
+        raise RuntimeError("no answer")
+
+    run.context.channels.catch_up = fail
+    FakeQuery.problems = [RuntimeError("it was started")]
+    lost = lose_executors(run, "out")
+    run.queries.mend()
+    query = run.queries.by_operator["out"]
+    assert query is not lost
+    assert "no answer" in query.failure.message
+    assert FakeQuery.problems, "it was not started"
+
+
+def test_a_run_that_has_stopped_does_not_wait_for_the_catalog(run: Any) -> None:
+    caught_up: list[str] = []
+    run.context.channels.catch_up = lambda: caught_up.append("a wait")
+    run.has_stopped = True
+    with pytest.raises(PenstockError, match="STOPPING"):
+        run.queries.start_parts(["rows", "out"])
+    assert not caught_up
 
 
 def test_a_part_that_does_not_start_keeps_no_other_from_being_started(run: Any) -> None:

@@ -152,7 +152,9 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SparkTopology]:
         host: Any = SimpleNamespace(cluster=CLUSTER, slots=slots)
         made = SparkTopology(topology.definition(), host, SimpleNamespace(), Settings(chaining=chaining))  # type: ignore[arg-type]
         nothing_waits = SimpleNamespace(
-            backlog=lambda operator, channel: SimpleNamespace(rows=0), last_batch=lambda operator: None
+            backlog=lambda operator, channel: SimpleNamespace(rows=0),
+            last_batch=lambda operator: None,
+            catch_up=lambda: None,
         )
         made._context = SimpleNamespace(channels=nothing_waits, room=NO_ROOM)  # type: ignore[assignment]
         made.happened = lambda *words, **more: None  # type: ignore[assignment, return-value]

@@ -35,8 +35,8 @@ def cut(*bundles: Bundle, end: int) -> CutBatch:
 
 def opened(any_bundle: bool) -> tuple[OpenBatches, Supply, Roster, list[Standing]]:
     roster, supply = Roster(), Supply(any_bundle)
-    batches = OpenBatches(roster, first=7)
-    batches.supply = supply  # type: ignore[assignment]
+    batches = OpenBatches(roster)
+    batches.begin(supply, 7)  # type: ignore[arg-type]
     lock = threading.RLock()
     lock.acquire()
     stands = [
