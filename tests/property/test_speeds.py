@@ -92,3 +92,10 @@ def test_a_place_that_was_not_measured_for_long_is_tried_again() -> None:
     fast, slow = known.weights((one, two), 0.0)
     assert fast > 5 * slow > 0
     assert known.weights((one, two), FORGET_SECONDS + 1) == (UNIT, UNIT)
+
+
+def test_places_that_are_gone_are_forgotten() -> None:
+    known = Speeds()
+    for number in range(1_000):
+        known.observe(Bundle(Slot(f"machine-{number}", 0), 1), 1_000, 1.0, float(number))
+    assert len(known._measured) <= FORGET_SECONDS + 1

@@ -91,8 +91,9 @@ class RedisOffsets(Offsets):
             self._add(found.ids, now)
             if len(found.ids) == IDS:
                 self._looks.at_once()  # there are more
-        if wait is not None:
-            wait.after(after)  # the last thing: it may hurry the next look
+        # The last thing: it may hurry the next look.
+        if wait is not None and not wait.after(after):
+            self._looks.untold()
 
     def available(self) -> int:
         return len(self._ids)

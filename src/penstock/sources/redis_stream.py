@@ -118,7 +118,7 @@ class RedisStream:
     def ask(self, question: Callable[[Any], T], client: Any = None) -> T:
         """What Redis answers, or a named error. Without a client, the one of this process is used."""
         failed = _library().exceptions
-        client = client or self._made(_client)
+        client = self._made(_client) if client is None else client
         try:
             return question(client)
         except (failed.AuthenticationError, failed.NoPermissionError) as error:

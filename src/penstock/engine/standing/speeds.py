@@ -47,7 +47,10 @@ class Speeds:
             return
         speed = size / seconds / bundle.instances
         before = self._speed(bundle, now)
-        self._measured[_place(bundle)] = (speed if before is None else before + WEIGHT * (speed - before)), now
+        place = _place(bundle)
+        if place not in self._measured:  # machines come and go: those that are gone do not stay for ever
+            self._measured = {one: (old, at) for one, (old, at) in self._measured.items() if now <= at + FORGET_SECONDS}
+        self._measured[place] = (speed if before is None else before + WEIGHT * (speed - before)), now
 
     def weights(self, bundles: Sequence[Bundle], now: float) -> tuple[int, ...]:
         """How much of a batch each bundle is to get, in proportion; by instances while no speed is known."""
