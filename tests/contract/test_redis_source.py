@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from redis_server import free_port, redis_server
 from penstock import PenstockError, sources
 from penstock.channels.catalog import Catalog
 from penstock.kinds import SourcePlace
+from penstock.sources import redis_wait
 from penstock.sources.redis_stream import RedisStream
 
 redis = pytest.importorskip("redis")
@@ -316,6 +318,124 @@ def test_a_stream_may_come_later(url: str, client: Any, catalog: Catalog) -> Non
     assert reading.offsets.available() == 0
     add(client, 0, 2)
     assert reading.batch(9)[2] == [0, 1]
+
+
+class Told:
+    """A source in real time whose driver sleeps until somebody has it look."""
+
+    def __init__(self, url: str, catalog: Catalog) -> None:
+        self.woken, self.asked = threading.Event(), 0
+        place = SourcePlace(
+            "in", catalog, time.monotonic, prefix="source/in/", lingers=lambda: 0.015, wake=self.woken.set
+        )
+        self.offsets = spec(url).offsets(place)
+
+    def know(self, entries: int, seconds: float = 20.0) -> None:
+        """Look whenever it is due, until so many entries are known."""
+        deadline = time.monotonic() + seconds
+        while self.offsets.available() < entries:
+            assert time.monotonic() < deadline
+            self.pause()
+
+    def idle(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.pause(until - time.monotonic())
+
+    def pause(self, most: float = 60.0) -> None:
+        due = self.offsets.due_in()
+        assert due is not None
+        self.woken.wait(min(due, most))
+        self.woken.clear()
+        self.asked += self.offsets.due_in() == 0
+        self.offsets.look()
+
+
+def waiting_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == redis_wait.THREAD]
+
+
+@pytest.fixture
+def told(url: str, client: Any, catalog: Catalog) -> Iterator[Told]:
+    """`client` empties the server."""
+    made = Told(url, catalog)
+    yield made
+    made.offsets.close()
+    for thread in waiting_threads():
+        thread.join(20)
+    assert not waiting_threads(), "nobody waits for a source that is closed"
+
+
+def test_nobody_asks_while_nothing_comes_and_an_entry_is_told_at_once(told: Told, client: Any) -> None:
+    told.idle(1.5)
+    assert told.asked <= 4
+    for n in range(5):
+        told.pause(0.0)
+        # Redis tells it long before the next look would be due, also where everything is slow.
+        add(client, n, 1)
+        assert told.woken.wait(20)
+        assert told.offsets.due_in() == pytest.approx(0.0, abs=0.015)
+        told.know(n + 1)
+        told.idle(0.05)
+    asked = told.asked
+    told.idle(1.0)
+    assert told.asked - asked <= 3
+
+
+def test_while_entries_come_each_is_known_after_as_long_as_rows_may_linger(told: Told, client: Any) -> None:
+    for n in range(30):
+        add(client, n, 1)
+        told.know(n + 1)
+        due = told.offsets.due_in()
+        assert due is not None and due <= 0.015
+
+
+def test_where_redis_refuses_to_tell_it_is_asked(url: str, client: Any, catalog: Catalog) -> None:
+    client.acl_setuser("reader", enabled=True, passwords=["+p"], keys=["*"], commands=["+@all", "-xread"])
+    try:
+        told = Told(url.replace("//", "//reader:p@"), catalog)
+        told.idle(0.5)
+        assert told.asked >= 4
+        add(client, 0, 3)
+        told.know(3)
+        told.idle(0.3)
+        due = told.offsets.due_in()
+        assert due is not None and due <= 0.1
+        told.offsets.close()
+    finally:
+        client.acl_deluser("reader")
+
+
+def test_who_waits_for_a_server_that_starts_again_is_told_of_what_comes_then(
+    tmp_path_factory: pytest.TempPathFactory, catalog: Catalog
+) -> None:
+    folder, port = tmp_path_factory.mktemp("again"), free_port()
+    kept = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_server(folder, *kept, port=port) as url, redis.Redis.from_url(url) as client:
+        add(client, 0, 1)
+        told = Told(url, catalog)
+        told.know(1)
+        told.idle(0.2)
+    told.idle(0.5)  # the server is away
+    with redis_server(folder, *kept, port=port) as url, redis.Redis.from_url(url) as client:
+        told.idle(0.5)
+        told.woken.clear()
+        add(client, 1, 1)
+        told.know(2)
+        asked = told.asked
+        told.idle(1.0)
+        assert told.asked - asked <= 4, "nobody has to ask again"
+        told.offsets.close()
+
+
+def test_entries_that_are_lost_are_noticed_while_nobody_asks(told: Told, client: Any) -> None:
+    add(client, 0, 3)
+    told.know(3)
+    told.idle(0.2)
+    client.delete("s")
+    with pytest.raises(PenstockError) as caught:
+        told.idle(20)
+    assert caught.value.name == "REDIS_DATA_LOST"
 
 
 def test_what_cannot_be_is_named(url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

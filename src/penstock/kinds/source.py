@@ -69,6 +69,12 @@ class SourcePlace:
     prefix: str = ""
     #: What lasts as long as the run, also when the source's query is replaced by another.
     memory: MutableMapping[str, Any] = field(default_factory=dict)
+    #: How many seconds rows may linger now before bundles that stand take them. A source that has to be asked for rows
+    #: is asked about as often. None where nobody can say.
+    lingers: Callable[[], float] | None = None
+    #: Has somebody look at once what there is: for a source that is told of rows. Any thread may call it. None where
+    #: nobody can be woken.
+    wake: Callable[[], None] | None = None
 
 
 class Offsets:

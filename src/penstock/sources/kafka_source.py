@@ -9,7 +9,6 @@ partition's range is read by one instance, so the order of its messages is kept.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,15 +21,14 @@ from penstock.kafka_client import Brokers, Partition, check_servers, library
 from penstock.kinds import BadRow, Notes, Offset, Offsets, Range, SourceKind, SourcePlace
 from penstock.schema import Schema, parse_schema
 from penstock.sources.kafka_messages import METADATA, PAYLOADS, MessageReader, data_lost, row_schema, rows_of
+from penstock.sources.looks import Looks, thinned
 from penstock.sources.mistakes import bad_source
 
-#: How often the driver asks where the partitions end.
-LOOK_SECONDS = 0.1
-#: How often it asks which partitions there are, and where they begin.
+#: How often the driver asks which partitions there are, and where they begin.
 REFRESH_SECONDS = 5.0
 #: For so long all questions in a row may fail before the source does.
 PATIENCE_SECONDS = 60.0
-#: Answers that are kept, to know when a message was first seen.
+#: Answers that are kept at most, to know when a message was first seen.
 ANSWERS = 256
 
 #: A topic's partitions and their offsets.
@@ -191,8 +189,9 @@ class KafkaOffsets(Offsets):
         self.position: Offset = None
         self._latest: dict[Partition, int] = {}
         #: When the driver saw which ends, the newest at the end.
-        self._answers: deque[tuple[float, dict[Partition, int]]] = deque(maxlen=ANSWERS)
-        self._next_look = self._next_refresh = 0.0
+        self._answers: list[tuple[float, dict[Partition, int]]] = []
+        self._looks = Looks(place)
+        self._next_refresh = 0.0
         #: Since when the brokers do not answer.
         self._silent_since: float | None = None
 
@@ -200,7 +199,7 @@ class KafkaOffsets(Offsets):
 
     def look(self) -> None:
         now = self._clock()
-        if now < self._next_look:
+        if self._looks.due_in() > 0:
             return
         try:
             if now >= self._next_refresh:
@@ -212,20 +211,21 @@ class KafkaOffsets(Offsets):
             may_pass = error.name == "KAFKA_UNREACHABLE" or (error.name == "KAFKA_UNKNOWN_TOPIC" and self._latest)
             if not may_pass or now - since > PATIENCE_SECONDS:
                 raise self._named(error) from None
-            self._next_look = self._clock() + LOOK_SECONDS
+            self._looks.failed()
             return
         self._silent_since = None
         self._check_ends(ends)
         self._latest = {one: min(end, self._stop.get(one, end)) for one, end in ends.items()}
-        if not self._answers or self._answers[-1][1] != self._latest:
-            self._answers.append((self._clock(), self._latest))
-        self._next_look = self._clock() + LOOK_SECONDS
+        news = not self._answers or self._answers[-1][1] != self._latest
+        if news:
+            self._answers = [*thinned(self._answers, ANSWERS), (self._clock(), self._latest)]
+        self._looks.looked(news)
 
     def available(self) -> int:
         return sum(self._waiting().values())
 
     def due_in(self) -> float | None:
-        return None if self.ended else max(self._next_look - self._clock(), 0.0)
+        return None if self.ended else self._looks.due_in()
 
     @property
     def unmet(self) -> int:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 from penstock.errors import PenstockError
 from penstock.kinds import Offset, Offsets, Range, SourcePlace
+from penstock.sources.looks import Looks, thinned
 from penstock.sources.redis_stream import BEGIN, PATIENCE_SECONDS, Look, RedisStream, data_lost, number_of
+from penstock.sources.redis_wait import EntryWait
 
-#: How often the driver asks for new entries.
-LOOK_SECONDS = 0.1
 #: Ids that the driver fetches at once, and keeps at most: it need not know all entries of a long stream.
 IDS, MOST_IDS = 20_000, 200_000
-#: Answers that are kept, to know when an entry was first seen.
+#: Answers that are kept at most, to know when an entry was first seen.
 ANSWERS = 256
 
 
@@ -50,8 +50,13 @@ class RedisOffsets(Offsets):
         #: How often the ids were forgotten.
         self._forgotten = 0
         #: When the driver saw which newest entry, the newest at the end.
-        self._answers: deque[tuple[float, tuple[int, int]]] = deque(maxlen=ANSWERS)
-        self._next_look = 0.0
+        self._answers: list[tuple[float, tuple[int, int]]] = []
+        self._looks = Looks(place)
+        #: Waits for entries where nobody has to ask for them; None where nobody could be woken.
+        self._wait: EntryWait | None = None
+        self._wake = place.wake
+        if follow and place.wake is not None:
+            self._wait = EntryWait(stream, self._heard, self._wait_failed)
         #: Since when Redis does not answer.
         self._silent_since: float | None = None
 
@@ -59,9 +64,9 @@ class RedisOffsets(Offsets):
 
     def look(self) -> None:
         now = self._clock()
-        if now < self._next_look:
+        if self._looks.due_in() > 0:
             return
-        self._next_look = now + LOOK_SECONDS
+        self._looks.failed()  # unless it is answered
         with self._lock:
             known, forgotten = len(self._ids), self._forgotten
             after = self._ids[-1] if self._ids else self.position[0]
@@ -75,21 +80,26 @@ class RedisOffsets(Offsets):
             if error.name != "REDIS_UNREACHABLE" or now - since > PATIENCE_SECONDS:
                 raise
             return
-        finally:
-            self._next_look = self._clock() + LOOK_SECONDS
         self._silent_since = None
+        wait = self._wait if self._wait is not None and self._wait.may_wait and not found.ids else None
         with self._lock:
-            if forgotten == self._forgotten:  # otherwise the answer is about entries further on
-                self._check(found, after, before)
-                self._add(found.ids, now)
-        if len(found.ids) == IDS:
-            self._next_look = 0.0  # there are more
+            self._looks.looked(bool(found.ids), is_told=wait is not None)
+            if forgotten != self._forgotten:
+                self._looks.at_once()  # the answer is about entries further on
+                return
+            self._check(found, after, before)
+            self._add(found.ids, now)
+            if len(found.ids) == IDS:
+                self._looks.at_once()  # there are more
+        # The last thing: it may hurry the next look.
+        if wait is not None and not wait.after(after):
+            self._looks.untold()
 
     def available(self) -> int:
         return len(self._ids)
 
     def due_in(self) -> float | None:
-        return None if self.ended else max(self._next_look - self._clock(), 0.0)
+        return None if self.ended else self._looks.due_in()
 
     @property
     def unmet(self) -> int:
@@ -107,7 +117,7 @@ class RedisOffsets(Offsets):
             if not self._reaches(reached):
                 self._ids.clear()  # they do not follow the new position without a gap: they have to be asked for again
                 self._forgotten += 1
-                self._next_look = 0.0
+                self._looks.at_once()
             self.position = offset
             while self._ids and number_of(self._ids[0]) <= reached:
                 self._ids.popleft()
@@ -128,7 +138,23 @@ class RedisOffsets(Offsets):
         seen_to = self._seen(lambda newest: newest >= number_of(last))
         return [Range([after, last, until - before], until - before, seen_from, seen_to)]
 
+    def close(self) -> None:
+        if self._wait is not None:
+            self._wait.close()
+
     # Inside
+
+    def _heard(self) -> None:
+        """An entry has come."""
+        self._looks.hurry()
+        if self._wake is not None:
+            self._wake()
+
+    def _wait_failed(self) -> None:
+        """Nobody will say that an entry has come."""
+        self._looks.untold()
+        if self._wake is not None:
+            self._wake()
 
     def _beginning(self, start: str) -> Offset:
         """Where a new state begins to read."""
@@ -145,7 +171,7 @@ class RedisOffsets(Offsets):
         fresh = [one for one in ids if stop is None or number_of(one) <= stop]
         if fresh:
             self._ids.extend(fresh)
-            self._answers.append((seen, number_of(fresh[-1])))
+            self._answers = [*thinned(self._answers, ANSWERS), (seen, number_of(fresh[-1]))]
 
     def _check(self, found: Look, after: str, before: int) -> None:
         """REDIS_DATA_LOST, if the stream has not all entries that it got after this id; up to it, it had got `before`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -98,17 +99,26 @@ class RedisStream:
             else:
                 return found
 
-    def ask(self, question: Callable[[Any], T]) -> T:
-        """What Redis answers, or a named error."""
-        failed = _library().exceptions
+    @contextmanager
+    def waiter(self) -> Iterator[Callable[[str, float], bool]]:
+        """A function that waits for an entry after an id, for so many seconds at most, and says whether one has come.
+        It has a connection of its own: the URL may limit those that others share."""
+        client = self._made(_new_client)
+
+        def has_come(after: str, seconds: float) -> bool:
+            # One entry is the least that Redis answers with.
+            question = {self.key: after}
+            return bool(self.ask(lambda its: its.xread(question, count=1, block=int(seconds * 1000)), client))
+
         try:
-            client = _client(self.url)
-        except ValueError as error:
-            raise PenstockError(
-                "BAD_SOURCE",
-                f"the URL of the Redis server {self.server} has an option that cannot be: {_words(error)}.",
-                "Correct what comes after the ? in the URL.",
-            ) from None
+            yield has_come
+        finally:
+            client.close()
+
+    def ask(self, question: Callable[[Any], T], client: Any = None) -> T:
+        """What Redis answers, or a named error. Without a client, the one of this process is used."""
+        failed = _library().exceptions
+        client = self._made(_client) if client is None else client
         try:
             return question(client)
         except (failed.AuthenticationError, failed.NoPermissionError) as error:
@@ -126,6 +136,16 @@ class RedisStream:
                 "REDIS_UNREACHABLE",
                 f"the Redis server {self.server} does not answer: {_words(error)}.",
                 "Start the server, and give its address.",
+            ) from None
+
+    def _made(self, make: Callable[[str], Any]) -> Any:
+        try:
+            return make(self.url)
+        except ValueError as error:
+            raise PenstockError(
+                "BAD_SOURCE",
+                f"the URL of the Redis server {self.server} has an option that cannot be: {_words(error)}.",
+                "Correct what comes after the ? in the URL.",
             ) from None
 
 
@@ -185,6 +205,10 @@ def _library() -> Any:
 @cache
 def _client(url: str) -> Any:
     """One client a server and process: it keeps its connections, and any thread may use it."""
+    return _new_client(url)
+
+
+def _new_client(url: str) -> Any:
     library = _library()
     from redis.backoff import NoBackoff
     from redis.retry import Retry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -72,13 +72,17 @@ class World:
         self.brokers = FakeBrokers({("t", number): one for number, one in held.items()})
         self.notes = FakeNotes()
         self.now = 100.0
+        #: How long rows may linger; None: nobody says.
+        self.lingers: Callable[[], float] | None = None
         #: What lasts as long as the run.
         self.memory: dict[str, Any] = {}
         self.spec = sources.kafka("nowhere:9092", **({"topics": "t"} | declared))
 
     def begin(self) -> KafkaOffsets:
         """A query begins, of a new run or of one that goes on."""
-        place = SourcePlace("in", self.notes, lambda: self.now, prefix="source/in/", memory=self.memory)
+        place = SourcePlace(
+            "in", self.notes, lambda: self.now, prefix="source/in/", memory=self.memory, lingers=self.lingers
+        )
         brokers: Any = self.brokers
         return KafkaOffsets(self.spec, place, brokers)
 
@@ -162,6 +166,68 @@ def test_messages_are_as_old_as_the_first_look_that_saw_them() -> None:
     world.look(offsets)
     [one] = offsets.ranges(None, offsets.end(100, 1), 1)
     assert (one.born_from, one.born_to) == (101.0, 102.0)
+
+
+def waits(world: World, offsets: KafkaOffsets, comes: Sequence[float]) -> tuple[list[float], int]:
+    """How long each message of partition 0 waits until the driver knows of it, where messages come at these moments,
+    and how often the brokers were asked. The driver looks whenever the source says that there may be more."""
+    found, asked, known = list[float](), 0, offsets.available()
+    while len(found) < len(comes):
+        due = offsets.due_in()
+        assert due is not None
+        world.now += max(due, 0.001)
+        world.brokers.held["t", 0] = (0, sum(at <= world.now for at in comes))
+        offsets.look()
+        asked += 1
+        found += [world.now - at for at in comes[known : offsets.available()]]
+        known = offsets.available()
+    return found, asked
+
+
+@pytest.mark.parametrize("lingers", [0.005, 0.015, 0.05])
+def test_messages_that_keep_coming_wait_no_longer_than_rows_may_linger(lingers: float) -> None:
+    world = World({0: (0, 0)})
+    world.lingers = lambda: lingers
+    offsets = world.begin()
+    found, asked = waits(world, offsets, [world.now + n * 0.004 for n in range(1_000)])
+    assert max(found) <= lingers + 0.001
+    assert asked <= 4 / lingers + 10, "nor are the brokers asked more often than that"
+
+
+def test_the_longer_nothing_comes_the_less_the_brokers_are_asked() -> None:
+    world = World({0: (0, 0)})
+    world.lingers = lambda: 0.015
+    offsets = world.begin()
+    gaps = [0.5, 0.25, 2.0, 60.0, 0.03]
+    comes = [world.now + sum(gaps[: n + 1]) for n in range(len(gaps))]
+    found, asked = waits(world, offsets, comes)
+    for gap, waited in zip(gaps, found, strict=True):
+        assert waited <= max(0.015, min(0.11 * gap, 0.1)) + 0.001
+    assert asked < 62 / 0.1 + 150
+
+
+def test_rows_that_may_linger_for_long_or_nobody_knows_how_long_are_seen_within_a_tenth_of_a_second() -> None:
+    for lingers in (None, lambda: 5.0):
+        world = World({0: (0, 0)})
+        world.lingers = lingers
+        offsets = world.begin()
+        found, asked = waits(world, offsets, [world.now + n * 0.01 for n in range(300)])
+        assert 0.09 < max(found) <= 0.101
+        assert asked < 40
+
+
+def test_how_old_messages_are_stays_known_through_many_looks() -> None:
+    world = World({0: (0, 0)})
+    world.lingers = lambda: 0.015
+    offsets = world.begin()
+    began = world.now
+    for count in range(1, 2_001):
+        world.brokers.held["t", 0] = (0, count)
+        world.look(offsets, 0.02)
+    [oldest] = offsets.ranges(None, {"topics": {"t": {"0": 1}}}, 1)
+    [newest] = offsets.ranges({"topics": {"t": {"0": 1_999}}}, {"topics": {"t": {"0": 2_000}}}, 1)
+    assert oldest.born_from == pytest.approx(began + 0.02)
+    assert newest.born_from == pytest.approx(world.now)
 
 
 @pytest.mark.parametrize("held", [(50, 100), (0, 15)])

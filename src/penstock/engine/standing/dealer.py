@@ -27,6 +27,7 @@ from penstock.engine.standing.batches import Dealt, OpenBatch, Standing, Supply
 from penstock.engine.standing.gate import Gate
 from penstock.engine.standing.open_batches import OpenBatches
 from penstock.engine.standing.roster import Roster
+from penstock.engine.standing.speeds import Speeds
 from penstock.engine.standing.waits import Reason, Waits
 from penstock.engine.standing.watch import LINGER_LOOK, PATIENCE, Watch, patience
 from penstock.monitor.report import BundleReport
@@ -70,6 +71,7 @@ class Dealer(Gate):
         self._batches = OpenBatches(self._roster)
         self._watch = Watch(channels, self._roster)
         self._waits = Waits()
+        self._speeds = Speeds()
         #: Whether some thread looks, cuts or publishes: one at a time for each, without the lock.
         self._looking = self._cutting = self._publishing = False
         #: Whether a bundle has stood, and found out what is there.
@@ -195,6 +197,7 @@ class Dealer(Gate):
             supply = self._batches.supply
             waiting = self._part_of(supply.available(), standing) if supply is not None else 0
             standing.pacer.observe(work, seconds, busy, waiting)
+            self._observe_speed(dealt, standing, seconds)
             cost, before = max(seconds - busy, 0.0), self._cost_of_a_share
             self._cost_of_a_share = cost if before is None else before + COST_WEIGHT * (cost - before)
             self._completed.notify_all()
@@ -276,6 +279,11 @@ class Dealer(Gate):
         with self._channels.lock:
             return self._waits.tell(self._clock())
 
+    def weights(self, bundles: Sequence[Bundle]) -> Sequence[int]:
+        """How much of a batch each of them is to get, where ranges of a source are dealt to all."""
+        with self._channels.lock:
+            return self._speeds.weights(bundles, self._clock())
+
     @property
     def lingers(self) -> bool:
         """Whether the next batch waits for more rows, by choice. One that is full waits for bundles."""
@@ -308,6 +316,14 @@ class Dealer(Gate):
             return sum(one.rows_in for one in reports[:1]) if work is None else work
         read = dealt.batch.cut.read
         return int(self._part_of(read.rows if read.work is None else read.work, standing) * dealt.portion)
+
+    def _observe_speed(self, dealt: Dealt, standing: Standing, seconds: float) -> None:
+        """Only while as much as it was waits for each of the others too: a share of a few rows says nothing."""
+        supply, size = self._batches.supply, dealt.share.work
+        if supply is None or supply.any_bundle or size is None:
+            return
+        if supply.available() >= size * len(self._roster.bundles):
+            self._speeds.observe(standing.bundle, size, seconds, self._clock())
 
     def _part_of(self, whole: int, standing: Standing) -> int:
         """A bundle's fair part of rows that all bundles get some of. It is rounded up: the bound of a batch is rounded

@@ -100,11 +100,13 @@ class StandingQuery:
         self._name = ""
         self._publisher = Publisher(self.chain, context)
         settings, name = context.settings, operator.name
+        self._channels = context.channels.seen_by(name)
+        self._lingers = self._lingering(linger)
         self.dealer = Dealer(
-            context.channels.seen_by(name),
+            self._channels,
             context.written_by(self.chain),
             functools.partial(pacer_of, operator, settings) if not self._writes_files() else self._file_pacer,
-            self._lingering(linger),
+            self._lingers,
             self._publish,
             throttle=settings.backlog_policy == "throttle",
         )
@@ -164,7 +166,8 @@ class StandingQuery:
         programs = Programs(self.chain, context)
         if isinstance(operator, Source):
             spec = operator.spec
-            offsets = spec.offsets(context.place_of_source(operator))
+            place = replace(context.place_of_source(operator), lingers=self._lingers, wake=self._channels.notify)
+            offsets = spec.offsets(place)
             self.supply = SourceSupply(offsets, spec, self._read_so_far(), self.dealer)
             program = programs.whole(SourceReader(spec))
         else:

@@ -6,7 +6,7 @@ is started again goes on there, whatever was cut and not published before."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.channels.log import Channels
 from penstock.channels.records import Segment
@@ -15,6 +15,8 @@ from penstock.engine.query.feeds import Batch, ChannelInput
 from penstock.engine.standing.batches import CutBatch
 from penstock.engine.standing.dealer import Dealer
 from penstock.kinds import Offsets, Range, SourceKind, Unit
+
+T = TypeVar("T")
 
 
 class ChannelSupply:
@@ -136,12 +138,13 @@ class SourceSupply:
         self._last = end
         size = sum(one.size for one in ranges)
         read = Batch({}, size if self.counts_rows else 0, *_born(ranges), work=size)
+        weights = [bundle.instances for bundle in bundles] if self.any_bundle else self._dealer.weights(bundles)
         if len(ranges) < len(bundles):
             # Who is first goes around, so that all have something to do in turn.
             turn, self._turn = self._turn % len(bundles), self._turn + 1
-            bundles = [*bundles[turn:], *bundles[:turn]]
+            bundles, weights = _turned(bundles, turn), _turned(weights, turn)
         shares = []
-        parts = runs([one.size for one in ranges], [bundle.instances for bundle in bundles])
+        parts = runs([one.size for one in ranges], weights)
         for bundle, part in zip(bundles, parts, strict=True):
             if mine := ranges[part.start : part.stop]:
                 load = {"ranges": [[one.load, one.size] for one in mine], "born": _born(mine)}
@@ -176,6 +179,10 @@ class SourceSupply:
 
     def close(self) -> None:
         self._offsets.close()
+
+
+def _turned(items: Sequence[T], first: int) -> list[T]:
+    return [*items[first:], *items[:first]]
 
 
 def _born(ranges: Sequence[Range]) -> tuple[float, float]:
