@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results import Bar
-from stela_runs import SETTINGS, Times, congested_operators, measured_window, started
+from stela_runs import SETTINGS, Times, congested_operators, measured_window, started, task_threads
 
 from penstock.cluster.standalone import StandaloneCluster
 from penstock.engine.spark.host import SparkHost
@@ -58,7 +58,7 @@ def measure(
 ) -> list[list[Busy]]:
     """By round, the congested operators. Some seconds before the window, in which JVMs become warm, do not count."""
     times = Times.of(definition, window)
-    provider = StandaloneCluster(machines, 1, 1, len(definition.operators), folder / "cluster", executor_memory_mb=512)
+    provider = StandaloneCluster(machines, 1, 1, task_threads(definition), folder / "cluster", executor_memory_mb=512)
     with SparkHost(definition.name, provider, SETTINGS, folder / "logs", [examples]) as host:
         initial = round_robin(definition, host.cluster)
         found = []

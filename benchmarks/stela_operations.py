@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stela_oracle import ORACLE, oracle
-from stela_runs import SETTINGS, Decide, Result, Times, first_machines, one_operation, warm_up
+from stela_runs import SETTINGS, Decide, Result, Times, first_machines, one_operation, task_threads, warm_up
 from stela_topologies import (
     EXAMPLES,
     MORE,
@@ -118,7 +118,7 @@ def scale_out(
 
         return in_turn(strategies, rounds, measure, say)
 
-    machines, threads = experiment.machines + 1, len(definition.operators)
+    machines, threads = experiment.machines + 1, task_threads(definition)
     provider = cluster_of(experiment.is_lab, experiment.cores, machines, threads, folder)
     return on_machines(definition.name, provider, folder, work)
 
@@ -184,5 +184,5 @@ def scale_in(
 
         return in_turn([*ways], rounds, measure, say)
 
-    provider = cluster_of(is_lab, scale_in_cores(), MACHINES_IN, len(definition.operators), folder)
+    provider = cluster_of(is_lab, scale_in_cores(), MACHINES_IN, task_threads(definition), folder)
     return on_machines(definition.name, provider, folder, work)

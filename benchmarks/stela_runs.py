@@ -58,7 +58,7 @@ WARM_UP = 60.0
 WINDOW = 15.0
 #: What piled up before an operation is worked off after it, and meanwhile more arrives at the sinks than comes in. That
 #: is waited for so long, with a look every few seconds.
-DRAIN_SECONDS, DRAIN_LOOK = 45.0, 5.0
+DRAIN_SECONDS, DRAIN_LOOK = 120.0, 5.0
 #: An operator works off what piled up if so much of it waits, in seconds of its work, and it does so much more than
 #: comes in.
 PILED_UP, FASTER_THAN_INPUT = 1.0, 0.03
@@ -164,6 +164,12 @@ def warm_up(definition: TopologyDefinition, host: SparkHost, initial: Placement,
     """A run that does not count: JVMs of machines that have just come compile what the others have compiled."""
     with started(definition, host, initial, times) as run:
         _rest(run, WARM_UP)
+
+
+def task_threads(definition: TopologyDefinition) -> int:
+    """Of an executor, as `penstock run` has them: the bundles of a new turn stand before those of the last one leave.
+    With one for each operator an operation waits 15 s for bundles that cannot come."""
+    return 2 * len(definition.operators)
 
 
 def measured_window(run: SparkTopology, times: Times, warm_up: float | None = None) -> tuple[Snapshot, Load]:
