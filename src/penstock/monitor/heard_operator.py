@@ -73,11 +73,10 @@ def _stop(totals: OperatorTotals, window: WindowTotals, batch_since: float | Non
 
 
 def _under_way_since(totals: OperatorTotals) -> float | None:
-    """Since when the oldest batch is under way that the driver saw when it looked last, if none has ended since that
-    look. One that ended before it is another one: bundles that stand have several batches under way."""
-    look = totals.levels[-1] if totals.levels else None
-    ended = look is not None and totals.last_finished is not None and totals.last_finished > look.at
-    return None if look is None or ended else look.batch_since
+    """Since when the batch is under way that the driver saw when it looked last, if it has not ended since."""
+    since = totals.levels[-1].batch_since if totals.levels else None
+    ended = since is not None and totals.last_finished is not None and totals.last_finished > since
+    return None if ended else since
 
 
 def gaps_of(one: HeardOperator, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:

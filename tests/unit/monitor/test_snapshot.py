@@ -247,34 +247,6 @@ def test_a_batch_under_way_counts_neither_its_rows_nor_its_time() -> None:
     assert operator.utilisation == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("now", [40.1, 40.3, 40.6, 40.9])
-@pytest.mark.parametrize("bundles", [1, 2, 3])
-def test_bundles_that_take_turns_and_always_work_are_busy_all_the_time(now: float, bundles: int) -> None:
-    """Each has a batch of a second under way at any time, and they begin one after the other."""
-    counts = Counts(10, 20, since=0)
-    counts.restart(25.2)
-    slots = ("a/0", "a/1", "b/0")[:bundles]
-    phases = {slot: index / bundles for index, slot in enumerate(slots)}
-    ends = sorted((second + phase + 1, slot) for second in range(60) for slot, phase in phases.items())
-    for end, slot in ends:
-        if end <= now:
-            counts.add(sample("work", end, rows=100, seconds=1.0, slots=(work(slot, 100, 1.0),)))
-    oldest = min(end for end, _ in ends if end > now) - 1
-    counts.see("work", levels(now, batch_since=oldest))
-    operator = snapshot(counts, now).operators["work"]
-    assert operator.rate == pytest.approx(100 * bundles)
-    assert operator.instances == 3
-    assert operator.utilisation == pytest.approx(bundles / 3)
-
-
-def test_a_batch_that_has_ended_since_the_last_look_is_not_under_way() -> None:
-    counts = Counts(10, 20, since=0)
-    counts.see("work", levels(9.5, batch_since=9))
-    for end in range(1, 11):
-        counts.add(sample("work", end, rows=100, seconds=1.0, slots=(work("a/1", 100, 1.0),)))
-    assert snapshot(counts, now=10).operators["work"].rate == pytest.approx(100)
-
-
 def test_a_batch_that_began_before_the_window_stretches_it() -> None:
     counts = Counts(1, 4, since=0)
     for index in range(10):
