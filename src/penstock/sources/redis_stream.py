@@ -125,7 +125,8 @@ class RedisStream:
             raise PenstockError(
                 "BAD_SOURCE",
                 f'the Redis server {self.server} does not let the source read "{self.key}": {_words(error)}.',
-                "Give a URL with a user and a password that may read the stream, with EVAL, XINFO and XRANGE.",
+                "Give a URL with a user and a password that may read the stream, with EVAL, EXISTS, XINFO and XRANGE, "
+                "and with XREVRANGE for a source that does not follow.",
             ) from None
         except failed.ResponseError as error:
             raise PenstockError(
