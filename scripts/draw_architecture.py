@@ -87,7 +87,7 @@ def drawing(page: str) -> str:
 
 
 def _box(x: int, y: int, number: int, hop: Hop) -> str:
-    lines = textwrap.wrap(hop.text, LETTERS_A_LINE)
+    lines = textwrap.wrap(hop.text.replace("`", ""), LETTERS_A_LINE)
     what = "".join(f'<tspan x="{x + 8}" dy="14">{escape(line)}</tspan>' for line in lines)
     return (
         f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4" fill="#fff" stroke="#888"/>'

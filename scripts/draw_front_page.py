@@ -20,10 +20,10 @@ OPERATORS = (
 MACHINES = (
     (
         "machine 1",
-        (("sentences", "1 instance"), ("split", "2 instances"), ("count", "tasks 0 1 2"), ("out", "1 instance")),
+        (("sentences", "1 instance"), ("split", "1 instance"), ("count", "tasks 0 1 2"), ("out", "1 instance")),
     ),
-    ("machine 2", (("split", "2 instances"), ("count", "tasks 3 4 5"))),
-    ("machine 3, added by scale-out", (("split", "2 instances"), ("count", "tasks 6 7, with their state"))),
+    ("machine 2", (("split", "1 instance"), ("count", "tasks 3 4 5"))),
+    ("machine 3, added by scale-out", (("split", "1 instance"), ("count", "tasks 6 7, with their state"))),
 )
 WIDTH = 820
 
