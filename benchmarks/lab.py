@@ -54,11 +54,11 @@ SETTINGS = Settings(
 )
 #: Few long batches: what a batch costs by itself takes four times as long on a quarter of a core, and the driver needs
 #: what is left of two cores beside a machine of one.
-CPU_SETTINGS = replace(SETTINGS, latency=2.0, batch_interval=2.0, batch_interval_most=2.0, backlog_rows=20_000)
+CPU_SETTINGS = replace(SETTINGS, latency=2.0, latency_under_load=2.0, latency_with_backlog=2.0, backlog_rows=20_000)
 #: Shares of a megabyte: what is on its way when a round begins or ends counts little. The sources keep some seconds
 #: of rows in front of the link.
-LINK_SETTINGS = replace(SETTINGS, latency=0.5, batch_bytes=1 << 20, batch_rows=4096, backlog_bytes=16 << 20)
-PLACEMENT_SETTINGS = replace(SETTINGS, latency=0.2, batch_bytes=1 << 20, backlog_bytes=4 << 20)
+LINK_SETTINGS = replace(SETTINGS, latency=0.5, rows_at_once_mb=1, rows_at_once=4096, backlog_bytes=16 << 20)
+PLACEMENT_SETTINGS = replace(SETTINGS, latency=0.2, rows_at_once_mb=1, backlog_bytes=4 << 20)
 #: Of a row of the part `cpu`.
 CPU_SECONDS = 0.002
 LINK = 100e6

@@ -31,7 +31,7 @@ from results import Bar, finish, machine, named, write_results
 METHOD = """\
 Both sides: two machines of one slot and one more to come, 8 state partitions in RocksDB with changelogs, rows of a rate
 source -> a Python map -> count and largest text by key. Both sides may start a batch once a second: plain because
-Spark's rate source makes rows by the second, Penstock because its operators were set to (batch_linger=1, and the sink
+Spark's rate source makes rows by the second, Penstock because its operators were set to (latency_spark=1, and the sink
 writes a file of what each batch gave: file_seconds=0.05; all else is its default). The first was fixed before the runs:
 a gap can be held against a gap only if they are alike. Where batches take longer than that, gaps are longer too, above
 all early in a process: the median gap before each action is in the table, and a ratio to a long one is a mild one. A

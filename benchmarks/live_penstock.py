@@ -103,7 +103,7 @@ def topology(load: Load, folder: Path) -> Topology:
 
 def measure(load: Load, folder: Path, say: Say, actions: type[CarriedOut] | None = None) -> dict[str, Any]:
     """With the actions of a benchmark of its own, or with all that there are."""
-    settings = Settings(batch_linger=LINGER, file_seconds=FILE_SECONDS, change_seconds=CHANGE_SECONDS)
+    settings = Settings(latency_spark=LINGER, file_seconds=FILE_SECONDS, change_seconds=CHANGE_SECONDS)
     provider = StandaloneCluster(MACHINES, SLOTS, CORES, TASK_THREADS, folder / "cluster", MEMORY_MB)
     state = StateFolder.hold(str(folder / "state"))
     recorder = Recorder()

@@ -173,9 +173,9 @@ def main() -> int:
         "| --- | --- | --- | --- |",
     ]
     settings = Settings(
-        batch_interval=INTERVAL,
-        batch_interval_most=INTERVAL,
-        batch_linger=0.02,
+        latency_under_load=INTERVAL,
+        latency_with_backlog=INTERVAL,
+        latency_spark=0.02,
         sample_seconds=options.sample_seconds,
     )
     with tempfile.TemporaryDirectory(prefix="penstock-monitoring-") as folder:

@@ -94,7 +94,7 @@ class TaskMoves(CarriedOut):
 
 def measure_moves(load: Load, folder: Path, say: Say) -> dict[str, Any]:
     settings = Settings(
-        batch_linger=LINGER,
+        latency_spark=LINGER,
         file_seconds=FILE_SECONDS,
         change_seconds=CHANGE_SECONDS,
         slot_memory_mb=MEMORY_MB,

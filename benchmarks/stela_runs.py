@@ -40,7 +40,7 @@ from penstock.strategies.stela.congestion import congested
 from penstock.topology.definition import TopologyDefinition
 
 SETTINGS = Settings(
-    backlog_policy="spill", batch_linger=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
+    backlog_policy="spill", latency_spark=0.5, sample_seconds=2.0, cluster_timeout=600, change_seconds=120
 )
 #: All operators of these topologies stand: a piece costs milliseconds beside its rows, however many operators there
 #: are. It was 0.3 s for each operator while every batch cost a core some 0.35 s.
@@ -146,8 +146,8 @@ def started(
     settings = replace(
         SETTINGS,
         latency=times.latency,
-        batch_interval=times.interval,
-        batch_interval_most=times.interval,
+        latency_under_load=times.interval,
+        latency_with_backlog=times.interval,
         window_samples=max(2, int(times.window / SETTINGS.sample_seconds)),
     )
     with tempfile.TemporaryDirectory(prefix="penstock-stela-run-", ignore_cleanup_errors=True) as folder:

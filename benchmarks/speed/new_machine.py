@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--settle", type=float, default=20.0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
-    settings = replace(settings_of(options.set), batch_linger=LINGER)
+    settings = replace(settings_of(options.set), latency_spark=LINGER)
     with tempfile.TemporaryDirectory(prefix="penstock-machine-", ignore_cleanup_errors=True) as folder:
         found = run_on(Path(folder), settings, options.settle)
     print(json.dumps(found))

@@ -84,7 +84,7 @@ def until(condition: Callable[[], bool], run: SparkTopology) -> None:
 def measure(host: SparkHost, settings: Settings, state: str, size: Size) -> dict[str, float]:
     held = StateFolder.hold(state)
     # Nobody empties the channels meanwhile, and each operator is to be in a query of its own.
-    settings = replace(settings, batch_rows=size.rows, backlog_policy="spill", chaining="off")
+    settings = replace(settings, rows_at_once=size.rows, backlog_policy="spill", chaining="off")
     processors = Processors(host.spark.sparkContext._gateway.proc.pid)
     batches: list[BatchReport] = []
     try:

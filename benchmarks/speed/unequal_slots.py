@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
     settings, state = settings_of(options.set), StateFolder.hold(None)
-    settings = replace(settings, batch_interval=BATCH_SECONDS, batch_interval_most=BATCH_SECONDS, chaining="off")
+    settings = replace(settings, latency_under_load=BATCH_SECONDS, latency_with_backlog=BATCH_SECONDS, chaining="off")
     provider, here = LocalCluster(slots=len(WAITS), cores=1, task_threads=16), str(Path(__file__).parent)
     slots = [slot.name for slot in provider.cluster.slots]
     possible = {slot: 1 / wait for slot, wait in zip(slots, WAITS, strict=True)}

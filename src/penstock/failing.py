@@ -48,7 +48,7 @@ _NO_THREAD = "can't start new thread"
 _ROWS_MAY_FAIL = 'Correct it, or declare on_error="skip" or "dead_letter" if single rows may fail.'
 _MACHINE_LACKS = (
     "The machine lacked memory, threads, open files or room, or storage was away. Give the machine more of it, or the "
-    "operator fewer instances or smaller batches (the settings batch_rows and batch_bytes)."
+    "operator fewer instances or fewer rows at once (the settings rows_at_once and rows_at_once_mb)."
 )
 
 

@@ -14,35 +14,20 @@ from penstock.freeze import freeze_windows
 from penstock.setting import check, read, setting, type_of
 from penstock.thresholds import check_thresholds
 
+#: Settings that Penstock had before, and the one that took the place of each.
+REPLACED: Mapping[str, str] = {
+    "batch_interval": "latency_under_load",
+    "batch_interval_most": "latency_with_backlog",
+    "batch_linger": "latency_spark",
+    "batch_rows": "rows_at_once",
+    "batch_bytes": "rows_at_once_mb",
+}
+
 
 @dataclass(frozen=True)
 class Settings:
     """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
 
-    batch_interval: float = setting(
-        0.5,
-        "Seconds that a batch should take under load. Penstock limits the rows of a batch to stay near this.",
-        low=0.05,
-        high=600,
-    )
-    batch_interval_most: float = setting(
-        3.0,
-        "Seconds that a batch may take at most when rows come faster than the operator handles them: longer "
-        "batches have less overhead. With a value that is not above batch_interval, batches do not grow.",
-        low=0.0,
-        high=600,
-    )
-    batch_linger: float = setting(
-        0.1,
-        "Seconds between the starts of two micro-batches of an operator that is not busy, where Spark SQL does the "
-        "work (keyed operators, DataFrame functions). A smaller value gives a lower latency, a larger value leaves "
-        "more processor time to other operators. Where rows wait, watermarks and timers wait for their batch too, but "
-        "no longer than 15 s. For all other operators, see latency.",
-        low=0.0,
-        high=60,
-    )
-    batch_rows: int = setting(1_000_000, "The most rows in one batch of an operator.", low=1)
-    batch_bytes: int = setting(128 << 20, "The most bytes in one batch of an operator.", low=1024)
     backlog_rows: int = setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
     backlog_bytes: int = setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
     backlog_policy: str = setting(
@@ -68,9 +53,46 @@ class Settings:
     latency_cores: float = setting(
         0.5,
         "How much of a core the driver may use before Penstock gives the aimed-at latency up: above it, batches of all "
-        "operators get longer until the driver uses less.",
+        "operators get longer until the driver uses less. Rows wait for that for at most half of latency_under_load.",
         low=0.01,
         high=1024,
+    )
+    latency_under_load: float = setting(
+        0.5,
+        "Seconds that rows should take through one operator that is under load: it takes no more rows at once than it "
+        "handles in that time. What rows wait in front of the operator comes on top.",
+        low=0.05,
+        high=600,
+    )
+    latency_with_backlog: float = setting(
+        3.0,
+        "Seconds that rows may take through one operator in front of which more and more rows wait: an operator that "
+        "takes more rows at once gets more of them done. With a value that is not above latency_under_load, such an "
+        "operator takes no more rows at once than others.",
+        low=0.0,
+        high=600,
+    )
+    latency_spark: float = setting(
+        0.1,
+        "Seconds that rows may wait for Spark's next micro-batch, where Spark does the work of an operator in "
+        "micro-batches (keyed operators, DataFrame functions) and the operator is not busy. A smaller value gives a "
+        "lower latency, a larger value leaves more processor time to other operators. Where rows wait, watermarks and "
+        "timers wait for their micro-batch too, but no longer than 15 s. For all other operators, see latency.",
+        low=0.0,
+        high=60,
+    )
+    rows_at_once: int = setting(
+        1_000_000,
+        "The most rows that an operator takes at once. Lower it if memory runs out over large rows of a source that "
+        "counts them one by one (Kafka, Redis).",
+        low=1,
+    )
+    rows_at_once_mb: int = setting(
+        128,
+        "The most MB of rows that an operator takes at once, as they are in segments or files. Lower it if an operator "
+        "runs out of memory.",
+        low=1,
+        high=1_000_000,
     )
     turn_seconds: float = setting(
         600.0, "Seconds that the Spark task of a bundle stands before another takes its place.", low=1, high=86_400
@@ -323,16 +345,37 @@ class Settings:
         """Whether what is written must survive a power cut."""
         return self.catalog_durability == "power"
 
+    @property
+    def longest_batch(self) -> float:
+        """Seconds that a batch should take at most under any load."""
+        return max(self.latency_under_load, self.latency_with_backlog)
+
+    @property
+    def bytes_at_once(self) -> int:
+        """The most bytes of rows in one batch of an operator."""
+        return self.rows_at_once_mb << 20
+
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:
         """Settings from names and values; text (from a command line) is read as the setting's type."""
         fields = {field.name: field for field in dataclasses.fields(Settings)}
         for name in values:
             if name not in fields:
-                closest = difflib.get_close_matches(name, fields, n=1)
-                hint = f'Did you mean "{closest[0]}"?' if closest else f"There are: {', '.join(sorted(fields))}."
-                raise PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', hint)
+                raise _unknown(name, fields)
         return Settings(**{name: read(fields[name], value) for name, value in values.items()})
+
+
+def _unknown(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> PenstockError:
+    if instead := REPLACED.get(name):
+        meaning = fields[instead].metadata["meaning"]
+        return PenstockError(
+            "UNKNOWN_SETTING", f'"{instead}" took the place of the setting "{name}".', f"{instead}: {meaning}"
+        )
+    closest = difflib.get_close_matches(name, [*fields, *REPLACED], n=1)
+    hint = f"There are: {', '.join(sorted(fields))}."
+    if closest:
+        hint = f'Did you mean "{REPLACED.get(closest[0], closest[0])}"?'
+    return PenstockError("UNKNOWN_SETTING", f'there is no setting "{name}".', hint)
 
 
 def reference() -> list[dict[str, str]]:

@@ -29,7 +29,7 @@ from penstock.engine.topology import SparkTopology
 from penstock.plans import requests as plans
 from penstock.plans.plan import AddMachine, Plan, SetInstances
 
-SETTINGS = Settings(batch_interval=0.5, batch_linger=0.05, retention_seconds=1, drain_seconds=120)
+SETTINGS = Settings(latency_under_load=0.5, latency_spark=0.05, retention_seconds=1, drain_seconds=120)
 
 
 def flowing(run: SparkTopology) -> None:

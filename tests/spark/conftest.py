@@ -33,8 +33,8 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 #: Short micro-batches: tests should not wait. Where bundles stand, rows may take a little: batches every few
 #: milliseconds, in three topologies side by side, would only take the processor from each other.
 TEST_SETTINGS = Settings(
-    batch_interval=0.3,
-    batch_linger=0.02,
+    latency_under_load=0.3,
+    latency_spark=0.02,
     retention_seconds=0.5,
     drain_seconds=60,
     file_seconds=0.05,

@@ -35,8 +35,8 @@ from penstock.plans.plan import Plan
 from penstock.running import Changes
 
 SETTINGS = {
-    "batch_interval": 0.5,
-    "batch_linger": 0.05,
+    "latency_under_load": 0.5,
+    "latency_spark": 0.05,
     "retention_seconds": 1,
     "change_seconds": 60,
     "cluster_timeout": 120,

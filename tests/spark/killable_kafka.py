@@ -52,7 +52,7 @@ def reading(
 
 
 def main(folder: Path, servers: str, cluster: str, batch_rows: int) -> None:
-    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, batch_rows=batch_rows)
+    settings = Settings(latency_under_load=0.3, latency_spark=0.02, retention_seconds=0.3, rows_at_once=batch_rows)
     # Apart: so that rows also lie in a channel when the driver dies.
     topology = reading(servers, folder, chained=False, function=unhurried)
     run_to_its_end(topology, "out", folder, cluster, settings)

@@ -41,7 +41,7 @@ def killable(folder: Path, rows: int) -> Topology:
 
 def main(folder: Path, cluster: str, rows: int) -> None:
     shuffle = os.environ.get("PENSTOCK_TEST_SHUFFLE", "exchange")
-    settings = Settings(batch_interval=0.3, batch_linger=0.02, retention_seconds=0.3, shuffle=shuffle)
+    settings = Settings(latency_under_load=0.3, latency_spark=0.02, retention_seconds=0.3, shuffle=shuffle)
     run_to_its_end(killable(folder, rows), "counts", folder, cluster, settings)
 
 

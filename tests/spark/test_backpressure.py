@@ -22,7 +22,12 @@ BOUND = 400
 
 def settings(policy: str = "throttle") -> Settings:
     return Settings(
-        batch_interval=1.0, batch_linger=0.02, batch_rows=200, backlog_rows=BOUND, backlog_policy=policy, chaining="off"
+        latency_under_load=1.0,
+        latency_spark=0.02,
+        rows_at_once=200,
+        backlog_rows=BOUND,
+        backlog_policy=policy,
+        chaining="off",
     )
 
 

@@ -139,7 +139,7 @@ def command() -> Iterator[type[Command]]:
 
 def test_ctrl_c_ends_it_in_order_with_a_summary(flow, command, tmp_path):
     state = tmp_path / "state"
-    run = command("run", flow(), "--state", str(state), "--set", "batch_linger=0.02")
+    run = command("run", flow(), "--state", str(state), "--set", "latency_spark=0.02")
     run.wait_for(FLOWING)
     run.send(signal.SIGINT)
     assert run.end() == 0

@@ -28,7 +28,7 @@ from penstock.engine.spark.stream_plans import explained
 from penstock.engine.topology import SparkTopology
 
 ROWS = 12_000
-WITHOUT = dataclasses.replace(TEST_SETTINGS, shuffle="none", batch_rows=ROWS // 4)
+WITHOUT = dataclasses.replace(TEST_SETTINGS, shuffle="none", rows_at_once=ROWS // 4)
 COUNTED = "key string, count long"
 
 
@@ -132,7 +132,7 @@ def test_a_join_behind_a_source_and_a_dataframe_function(
         output_mode="append",
     )
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=joined)
-    with running(topology, local_host, settings=dataclasses.replace(WITHOUT, batch_rows=500)) as run:
+    with running(topology, local_host, settings=dataclasses.replace(WITHOUT, rows_at_once=500)) as run:
         assert run.shuffles == {"joined": ""}
         assert run.wait(WAIT)
     assert sorted(row["id"] for row in in_order(tmp_path / "out")) == list(range(rows))
@@ -151,7 +151,7 @@ def test_old_segments_are_read_on_whatever_the_setting_and_the_number_of_tasks(
     topology.sink("all", sinks.parquet(tmp_path / "all"), inputs=shaped)
     topology.sink("out", sinks.parquet(tmp_path / "out"), inputs=counted)
     # Few rows a batch, so that rows wait in front of the operator when it is stopped.
-    slow = dataclasses.replace(WITHOUT, batch_rows=200)
+    slow = dataclasses.replace(WITHOUT, rows_at_once=200)
 
     def some_wait(run: SparkTopology) -> None:
         deadline = time.monotonic() + WAIT

@@ -32,7 +32,7 @@ ROW_BYTES = 16
 OVERHEAD = 0.3
 #: Turns are short beside the window, as they are by default: a rate is exact to a turn at either end.
 SETTINGS = replace(
-    TEST_SETTINGS, batch_linger=0.5, sample_seconds=1.0, window_samples=60, retention_seconds=600, drain_seconds=60
+    TEST_SETTINGS, latency_spark=0.5, sample_seconds=1.0, window_samples=60, retention_seconds=600, drain_seconds=60
 )
 
 

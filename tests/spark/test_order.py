@@ -24,7 +24,7 @@ from penstock.engine.spark.host import SparkHost
 ROWS = 12_000
 EVENT = "id long, key string"
 #: However busy the machine is, and however many rows wait by then.
-SEVERAL_BATCHES = dataclasses.replace(TEST_SETTINGS, batch_rows=ROWS // 4)
+SEVERAL_BATCHES = dataclasses.replace(TEST_SETTINGS, rows_at_once=ROWS // 4)
 
 
 def id_and_key(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -110,7 +110,7 @@ def test_a_large_file_is_read_in_parts_over_a_restart(
         pv.write_csv(table, tmp_path / "in" / "large.csv")
     else:
         pq.write_table(table, tmp_path / "in" / "large.parquet", row_group_size=50_000, use_dictionary=False)
-    settings = replace(TEST_SETTINGS, batch_bytes=5 << 20)
+    settings = replace(TEST_SETTINGS, rows_at_once_mb=5)
     topology = reading(tmp_path, format, follow=False)
     with running(topology, local_host, "state", settings) as run:
         until(run, lambda: run.statistics.totals("files")[0] > 0)
@@ -417,7 +417,9 @@ def test_jdbc_appends_rows_with_the_number_of_their_batch(
     local_host: SparkHost, running: Callable, database: str
 ) -> None:
     sink = sinks.jdbc(database, "numbers", batch_column="batch")
-    with running(into(sink, rows=500), local_host, settings=Settings(batch_interval=0.3, batch_linger=0.02)) as run:
+    with running(
+        into(sink, rows=500), local_host, settings=Settings(latency_under_load=0.3, latency_spark=0.02)
+    ) as run:
         assert run.wait(WAIT)
         batches = {one.batch for one in run.catalog.manifests("out")}
     got = table_of(local_host, database, "numbers")

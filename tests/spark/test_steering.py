@@ -29,8 +29,8 @@ from penstock.engine.spark.host import SparkHost
 
 WAIT = 120.0
 SETTINGS = Settings(
-    batch_interval=0.3,
-    batch_linger=0.2,  # micro-batches back to back would only take the processor from the other tests
+    latency_under_load=0.3,
+    latency_spark=0.2,  # micro-batches back to back would only take the processor from the other tests
     latency=0.3,
     retention_seconds=0.5,
     drain_seconds=60,

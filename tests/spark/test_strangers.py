@@ -30,8 +30,8 @@ def strangers(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.timeout(400)
 def test_a_policy_and_a_mapping_of_strangers(local_host: SparkHost, running: Any, tmp_path: Path) -> None:
     settings = Settings(
-        batch_interval=0.3,
-        batch_linger=0.02,
+        latency_under_load=0.3,
+        latency_spark=0.02,
         retention_seconds=0.5,
         drain_seconds=60,
         sample_seconds=0.5,

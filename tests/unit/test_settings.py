@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from penstock import PenstockError, Settings
-from penstock.settings import reference
+from penstock.settings import REPLACED, reference
 
 
 def test_text_is_read_as_the_setting_s_type() -> None:
-    settings = Settings.of({"batch_interval": "0.25", "slot_cores": "2", "state_store": "memory"})
-    assert (settings.batch_interval, settings.slot_cores, settings.state_store) == (0.25, 2, "memory")
+    settings = Settings.of({"latency_under_load": "0.25", "slot_cores": "2", "state_store": "memory"})
+    assert (settings.latency_under_load, settings.slot_cores, settings.state_store) == (0.25, 2, "memory")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("batch_interval", "soon"),
-        ("batch_interval", 0.0),
-        ("batch_interval", float("nan")),
+        ("latency_under_load", "soon"),
+        ("latency_under_load", 0.0),
+        ("latency_under_load", float("nan")),
         ("slot_cores", 1.5),
         ("slot_cores", True),
         ("slot_cores", 0),
         ("state_store", "redis"),
-        ("batch_interval", 1e9),
+        ("latency_under_load", 1e9),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: object) -> None:
@@ -37,10 +37,41 @@ def test_an_unknown_name_is_named() -> None:
     with pytest.raises(PenstockError) as caught:
         Settings.of({"batch_intervall": 1})
     assert caught.value.name == "UNKNOWN_SETTING"
-    assert caught.value.hint == 'Did you mean "batch_interval"?'
+    assert caught.value.hint == 'Did you mean "latency_under_load"?'
     with pytest.raises(PenstockError) as caught:
         Settings.of({"colour": "red"})
     assert caught.value.hint.startswith("There are: backlog_bytes, ")
+
+
+@pytest.mark.parametrize(("old", "new"), REPLACED.items())
+def test_a_name_that_another_one_replaced_says_which(old: str, new: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        Settings.of({old: "1"})
+    assert caught.value.name == "UNKNOWN_SETTING"
+    assert f'"{new}"' in caught.value.message
+    assert old in caught.value.message
+    [meaning] = [row["meaning"] for row in reference() if row["name"] == new]
+    assert caught.value.hint == f"{new}: {meaning}"
+
+
+def test_no_name_that_was_replaced_is_back() -> None:
+    assert not set(REPLACED) & set(vars(Settings()))
+
+
+def test_what_is_taken_at_once_at_defaults() -> None:
+    """The figures that batch_interval, batch_interval_most, batch_linger, batch_rows and batch_bytes had."""
+    settings = Settings()
+    assert (settings.latency_under_load, settings.latency_with_backlog, settings.latency_spark) == (0.5, 3.0, 0.1)
+    assert (settings.rows_at_once, settings.bytes_at_once) == (1_000_000, 134_217_728)
+    assert settings.longest_batch == 3.0
+
+
+def test_the_longest_batch_is_never_shorter_than_one_under_load() -> None:
+    assert Settings(latency_under_load=2.0, latency_with_backlog=0.0).longest_batch == 2.0
+
+
+def test_megabytes_are_those_of_memory() -> None:
+    assert Settings(rows_at_once_mb=5).bytes_at_once == 5 * 1024 * 1024
 
 
 def test_every_setting_is_in_the_reference_with_a_meaning() -> None:

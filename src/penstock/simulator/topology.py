@@ -189,7 +189,7 @@ class FluidTopology(RecordingTopology):
         return self._measured(now)
 
     def _measured(self, now: float) -> Snapshot:
-        longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
+        longest = self.settings.longest_batch
         found = self.monitor.snapshot(now, self.placements.requested, self.cluster)
         chains = self.chaining.chains
         return dataclasses.replace(found, chains=chains, longest_batch=longest, coming=self.coming())

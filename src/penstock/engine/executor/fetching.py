@@ -57,7 +57,7 @@ class FetchedRows:
             if machine not in (None, self._here) and _AWAY.get(machine, 0) < time.monotonic():
                 by_machine.setdefault(machine, []).append(piece)
         for machine, wanted in by_machine.items():
-            # A share is bounded (batch_bytes), and so is what is fetched for it.
+            # A share is bounded (rows_at_once_mb), and so is what is fetched for it.
             request = _Request(machine, store, store.origins, list(dict.fromkeys(wanted)), self._counts)
             self._requests |= dict.fromkeys(wanted, request)
             _pool().submit(request.run)

@@ -247,7 +247,7 @@ def _all_of(stage: Stage, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
             "ROWS_TOO_LARGE",
             f"the function wants all rows of a batch at once, and {size:,} MiB of them do not fit into one Arrow "
             f"batch: {error}.",
-            "Lower the setting batch_bytes, give the operator more instances, or declare it without gather.",
+            "Lower the setting rows_at_once_mb, give the operator more instances, or declare it without gather.",
         )
         raise failure(stage, problem) from error
 

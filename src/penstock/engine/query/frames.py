@@ -125,7 +125,7 @@ class FrameBuilder:
 
     def _channel_feed(self, streams: Sequence[Stream], by_spark_sql: bool = False) -> ChannelFeed:
         inputs = [channel_input(self._context, stream) for stream in streams]
-        most = self._context.settings.batch_bytes
+        most = self._context.settings.bytes_at_once
         kind = KeyedFeed if all(one.spread is Spread.BY_TASK for one in inputs) else ChannelFeed
         estimates = by_spark_sql and self._context.store.origins is not None
         return kind(

@@ -174,11 +174,11 @@ def _line_through(seen: Collection[tuple[int, float]], per_row: float) -> tuple[
 
 def pacer_of(operator: Operator, settings: Settings) -> Pacer:
     """The pacer of the query of an operator, or of a chain that begins with this operator."""
-    longest = settings.batch_interval_most
+    longest = settings.latency_with_backlog
     if isinstance(operator, Source):
         spec = operator.spec
-        most = settings.batch_rows if spec.unit is Unit.ROWS else settings.batch_bytes
-        return Pacer(settings.batch_interval, most, spec.first_batch or FIRST_ROWS, longest=longest)
+        most = settings.rows_at_once if spec.unit is Unit.ROWS else settings.bytes_at_once
+        return Pacer(settings.latency_under_load, most, spec.first_batch or FIRST_ROWS, longest=longest)
     if isinstance(operator, Keyed) or getattr(operator, "takes_dataframes", False):
-        return Pacer(settings.batch_interval, settings.batch_rows, FIRST_ROWS_OF_SQL, longest=longest)
-    return Pacer(settings.batch_interval, settings.batch_rows, longest=longest)
+        return Pacer(settings.latency_under_load, settings.rows_at_once, FIRST_ROWS_OF_SQL, longest=longest)
+    return Pacer(settings.latency_under_load, settings.rows_at_once, longest=longest)

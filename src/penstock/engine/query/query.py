@@ -67,7 +67,7 @@ class OperatorQuery:
             context.channels.seen_by(operator.name),
             context.written_by(self.chain),
             pacer_of(operator, settings),
-            settings.batch_linger,
+            settings.latency_spark,
             self.fail,
             throttle=settings.backlog_policy == "throttle",
             stateful=isinstance(operator, Keyed),
@@ -218,7 +218,7 @@ class OperatorQuery:
     def _stop_query(self) -> None:
         if self.query is not None and self.query.isActive:
             settings = self.context.settings
-            longest = max(settings.batch_interval, settings.batch_interval_most / 2)
+            longest = max(settings.latency_under_load, settings.latency_with_backlog / 2)
             deadline = time.monotonic() + longest * 4 + 2
             while self.intake.in_batch and self.query.isActive and time.monotonic() < deadline:
                 time.sleep(POLL)

@@ -264,7 +264,7 @@ class Queries:
     def _linger(self) -> Linger:
         """How long rows wait for more rows before bundles that stand take them."""
         settings = self._run.settings
-        return Linger(settings.latency, settings.latency_cores, settings.batch_interval / 2)
+        return Linger(settings.latency, settings.latency_cores, settings.latency_under_load / 2)
 
     def _bundle_server(self) -> BundleServer:
         if self._server is None:

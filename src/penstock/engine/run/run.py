@@ -292,7 +292,7 @@ class Run:
 
     def snapshot(self) -> Snapshot:
         """What strategies decide on: rates, utilisation, backlog and traffic over the sliding window."""
-        longest = max(self.settings.batch_interval, self.settings.batch_interval_most)
+        longest = self.settings.longest_batch
         measured, coming = self._watching().snapshot(), self.host.provider.coming()
         return dataclasses.replace(measured, chains=self.arrangement.chains, coming=coming, longest_batch=longest)
 

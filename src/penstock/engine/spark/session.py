@@ -76,7 +76,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
         # How many commits until the next snapshot. By default they are 10, a few seconds, and each snapshot is a
         # checkpoint of RocksDB on the executor's disk. So they are as many as the longest batches make in a minute.
-        longest = max(settings.batch_interval, settings.batch_interval_most)
+        longest = settings.longest_batch
         conf["spark.sql.streaming.stateStore.minDeltasForSnapshot"] = str(max(10, min(50, int(60 / longest))))
         # How often the newest snapshot is uploaded. Who loads the state, at a move or a repartition, reads all changes
         # since: by default up to a minute of them. As often, executors drop the state of tasks that are elsewhere.

@@ -138,11 +138,11 @@ class StandingQuery:
             return lambda: settings.file_seconds
         seconds = linger.at_source if isinstance(self.operator, Source) else linger.at_hop
         if not self.context.store.is_near:
-            seconds = at_a_far_store(seconds, lambda: self.dealer.cost_of_a_share, settings.batch_interval / 2)
+            seconds = at_a_far_store(seconds, lambda: self.dealer.cost_of_a_share, settings.latency_under_load / 2)
         readers = self.context.readers_of(self.chain)
         if not readers or any(isinstance(one, Sink) for one in self.chain) or any(map(stands, readers)):
             return seconds
-        names, most = [one.name for one in readers], settings.batch_interval / 2
+        names, most = [one.name for one in readers], settings.latency_under_load / 2
         return lambda: max(seconds(), min(paces.shortest(names) * READERS_SHARE, most))
 
     def _file_pacer(self) -> Pacer:
@@ -150,7 +150,7 @@ class StandingQuery:
         settings = self.context.settings
         if isinstance(self.operator, Source) and self.operator.spec.unit is not Unit.ROWS:
             return pacer_of(self.operator, settings)  # it counts no rows: only the time makes files large
-        return Pacer(max(settings.file_seconds, settings.batch_interval), settings.file_rows)
+        return Pacer(max(settings.file_seconds, settings.latency_under_load), settings.file_rows)
 
     # Starting
 
@@ -173,7 +173,7 @@ class StandingQuery:
         else:
             streams = context.definition.inputs_of(operator.name)
             inputs = [channel_input(context, stream) for stream in streams]
-            self.supply = ChannelSupply(operator.name, inputs, context.channels, context.settings.batch_bytes)
+            self.supply = ChannelSupply(operator.name, inputs, context.channels, context.settings.bytes_at_once)
             program = programs.whole(programs.channel_reader(streams))
         self._program = program.pack()
         self.dealer.feed_from(self.supply, 0 if newest is None else newest + 1)
@@ -386,7 +386,7 @@ class StandingQuery:
         not published is cut again by whoever takes its place. When this returns, nothing more is published."""
         self.dealer.close()
         settings, name = self.context.settings, self.operator.name
-        deadline = time.monotonic() + max(settings.batch_interval, settings.batch_interval_most / 2) * 4 + 2
+        deadline = time.monotonic() + max(settings.latency_under_load, settings.latency_with_backlog / 2) * 4 + 2
         while not self._stopping and self.dealer.in_batch and self.failure is None and time.monotonic() < deadline:
             time.sleep(POLL)
         self._stopping = True

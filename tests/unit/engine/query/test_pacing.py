@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from penstock.engine.query.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer
+from penstock import Settings, Topology, sinks, sources
+from penstock.engine.query.pacing import FIRST_ROWS, FIXED_SHARE, GROWTH, Pacer, pacer_of
 
 
 def run(pacer: Pacer, seconds_per_row: float, overhead: float, batches: int = 30) -> float:
@@ -171,3 +173,23 @@ def test_two_slow_batches_of_spark_sql_are_forgotten(apart: int) -> None:
     pacer = Pacer(interval=0.5, most=1_000_000, first=100_000, longest=3.0)
     waiting = batches_of(pacer, [1.0] * 20 + [2.5] + [1.0] * (apart - 1) + [2.5], rate=214_000)
     assert batches_of(pacer, [1.0] * 50, 214_000, waiting) < 214_000
+
+
+def test_how_operators_are_paced_at_the_default_settings(tmp_path: Path) -> None:
+    topology = Topology("paced")
+    rows = topology.source("rows", sources.rate(10, sources.sentences()))
+    files = topology.source("files", sources.files(tmp_path, format="json", schema="value string"))
+    topology.sink("copies", sinks.noop(), inputs=[files])
+    words = topology.map("words", lambda batch: batch, inputs=[rows], schema="sentence string")
+    frames = topology.map_dataframe("frames", lambda frame: frame, inputs=[words], schema="sentence string")
+    topology.sink("out", sinks.noop(), inputs=[frames])
+    operators = {one.name: one for one in topology.definition().operators}
+
+    def paced(name: str) -> tuple[float, int, int, float | None]:
+        pacer = pacer_of(operators[name], Settings())
+        return pacer.interval, pacer.most, pacer.bound(), pacer.longest
+
+    assert paced("rows") == (0.5, 1_000_000, 500, 3.0)
+    assert paced("files") == (0.5, 134_217_728, 1_048_576, 3.0), "a source that counts bytes"
+    assert paced("words") == (0.5, 1_000_000, 500, 3.0)
+    assert paced("frames") == (0.5, 1_000_000, 100_000, 3.0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dealing import Channels
 
+from penstock import Settings
 from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Bundle
 from penstock.engine.query.feeds import SourceFeed
@@ -89,7 +90,7 @@ def test_feeds_are_closed_also_where_the_query_does_not_stop_as_it_should(caplog
         raise OSError("a feed that cannot be closed")
 
     query: Any = object.__new__(OperatorQuery)
-    query.context = SimpleNamespace(settings=SimpleNamespace(batch_interval=0.1, batch_interval_most=0.1))
+    query.context = SimpleNamespace(settings=Settings(latency_under_load=0.1, latency_with_backlog=0.1))
     query.operator = SimpleNamespace(name="rows")
     query.intake = SimpleNamespace(close=lambda: None, in_batch=False)
     query.query = SimpleNamespace(isActive=True, stop=gone)

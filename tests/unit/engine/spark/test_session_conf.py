@@ -10,8 +10,8 @@ SNAPSHOTS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 def test_rocksdb_makes_hardly_more_snapshots_than_it_uploads() -> None:
     assert session_conf(Settings(state_store="rocksdb"))[SNAPSHOTS] == "20", "batches of 3 s at most"
-    assert session_conf(Settings(batch_interval_most=0.5))[SNAPSHOTS] == "50"
-    assert session_conf(Settings(batch_interval=600, batch_interval_most=600))[SNAPSHOTS] == "10"
+    assert session_conf(Settings(latency_with_backlog=0.5))[SNAPSHOTS] == "50"
+    assert session_conf(Settings(latency_under_load=600, latency_with_backlog=600))[SNAPSHOTS] == "10"
     assert SNAPSHOTS not in session_conf(Settings(state_store="memory")), "that one writes none it does not need"
 
 
