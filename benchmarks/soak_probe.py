@@ -83,7 +83,8 @@ class Probe:
         """What lives in the heap of the driver's JVM, by JDK tools, where there are any. It collects twice: after the
         first collection Spark drops the broadcasts that nobody uses any more, a tenth of a MB for every micro-batch,
         and the second one, which comes with the list of what lives, frees them. The list is of one moment: how much of
-        the heap is used grows by some MB until a second command can ask for it."""
+        the heap is used grows by some MB until a second command can ask for it. It is right only if the collector moves
+        everything together (EXACT_HEAP in the Makefile): what stays dead in its place is listed as arrays of int."""
         jvm = self._jvm(psutil.Process(self.driver))
         if jvm is None:
             return {}
