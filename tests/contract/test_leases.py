@@ -140,6 +140,20 @@ def test_a_lease_that_is_not_renewed_is_over_and_fenced(open_leases: Open) -> No
     assert not lost(next_, later)
 
 
+def test_a_clock_that_is_set_back_makes_no_lease_last_longer(
+    open_leases: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the database: a driver that was killed would hold the lease for as long, and nobody could change."""
+    real, ahead = Leases._clock, [3600.0]
+    monkeypatch.setattr(Leases, "_clock", lambda self: real(self) + ahead[0])
+    killed, next_ = open_leases("killed"), open_leases("next")
+    assert killed.ask() is not None
+    ahead[0] = 0.0
+    assert next_.ask() is None
+    ahead[0] = LONG + 1
+    assert next_.ask() is not None
+
+
 def test_who_renews_keeps_the_lease(open_leases: Open) -> None:
     mine, other = open_leases("mine", lasts=SHORT), open_leases("other")
     ticket = mine.ask()

@@ -97,6 +97,24 @@ def test_every_entry_once_and_the_same_entries_again(url: str, client: Any, cata
     assert again.batch(100)[2] == list(range(28, 37))
 
 
+def test_large_entries_are_fetched_a_few_at_a_time(url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle has memory for some of them, and not for 2,000 at once."""
+    entries, fetched = RedisStream.entries, []
+
+    def counted(self: RedisStream, after: str, last: str, most: int) -> Any:
+        found = entries(self, after, last, most)
+        fetched.append(sum(len(value) for _, fields in found for value in fields.values()))
+        return found
+
+    monkeypatch.setattr(RedisStream, "entries", counted)
+    for n in range(600):
+        client.xadd("s", {"n": n, "text": "x" * 100_000})
+    last = client.xrevrange("s", count=1)[0][0].decode()
+    batches = list(spec(url).read(["0-0", last, 600], None))
+    assert [n for batch in batches for n in batch.column("n").to_pylist()] == list(range(600))
+    assert max(fetched) < 20 << 20
+
+
 def test_values_are_read_from_text_and_ids_can_be_a_column(url: str, client: Any) -> None:
     client.xadd("s", {"n": 7, "at": "2026-01-01T00:00:01.5", "x": "1.25", "other": "?"}, id="5-1")
     client.xadd("s", {"text": "ä", "at": "2026-01-01T02:00:00+02:00"}, id="5-2")

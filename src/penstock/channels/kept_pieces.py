@@ -19,6 +19,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from penstock.channels.mounts import is_local
+
 #: Who waits for a piece looks again after a tenth of the time that it has waited, but after so many seconds at least,
 #: and at most.
 LEAST_STEP, MOST_STEP = 0.001, 0.05
@@ -51,19 +53,19 @@ class KeptPieces:
         come to who fetches since the last time. It may raise an exception to end the waiting: who fetches may be
         stuck."""
         file = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.piece"
-        if (found := _mapped(file)) is not None:
+        if (found := _found(file)) is not None:
             return found
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _opened(file.with_suffix(".lock")) as lock:
             began, seen = time.monotonic(), os.fstat(lock).st_mtime_ns
             while not _locked(lock):
                 time.sleep(min(max((time.monotonic() - began) / 10, LEAST_STEP), MOST_STEP))
-                if (found := _mapped(file)) is not None:
+                if (found := _found(file)) is not None:
                     return found
                 # Who fetches sets the time of the file that it has locked. Others may have deleted its name by now.
                 before, seen = seen, os.fstat(lock).st_mtime_ns
                 waits(seen != before)
-            if (found := _mapped(file)) is not None:
+            if (found := _found(file)) is not None:
                 return found
             content = fetch(lambda: os.utime(lock))
             if content is None:
@@ -84,7 +86,7 @@ class KeptPieces:
 
 def make_room(folder: Path, most_bytes: int) -> None:
     """Delete the oldest pieces and segments below a folder until the others have no more bytes than these. Whoever
-    reads a file that goes has it mapped, and may go on."""
+    reads a file that goes has it mapped, or has a copy, and may go on."""
     files = list(_bounded(str(folder)))
     total = sum(size for _, size, _ in files)
     for _, size, file in sorted(files):
@@ -110,8 +112,11 @@ def _bounded(folder: str) -> Iterator[tuple[float, int, str]]:
                 yield from _bounded(entry.path)
 
 
-def _mapped(file: Path) -> pa.Buffer | None:
+def _found(file: Path) -> pa.Buffer | None:
+    """Mapped only on a disk of this computer: on a network, another computer may make room in the same folder."""
     try:
+        if not is_local(str(file.parent)):
+            return pa.py_buffer(file.read_bytes())
         with pa.memory_map(str(file)) as content:
             return content.read_buffer()
     except (OSError, pa.ArrowException):

@@ -176,6 +176,11 @@ class Leases:
             now = float(connection.execute(sa.select(self._clock())).scalar_one())
             over = sa.delete(drivers).where(drivers.c.cluster == self._cluster, drivers.c.until <= now)
             connection.execute(over)
+            # No row lasts longer than one that is renewed now, unless the clock was set back since: a driver that is
+            # dead would be waited for until the clock is where it was.
+            most = now + max(self.lasts, LASTS_SECONDS)
+            later = sa.update(drivers).where(drivers.c.cluster == self._cluster, drivers.c.until > most)
+            connection.execute(later.values(until=most))
             return work(connection, now)
 
         return self._database.run(run)

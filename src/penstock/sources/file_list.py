@@ -131,6 +131,9 @@ class FileList:
         also what is left of a network drive when it is away."""
         if not listed:
             return
+        if self._gone and next(reversed(self._gone.values())) > now:
+            # The clock was ahead in an earlier run. Files that go from now on would wait behind those that went then.
+            self._gone = OrderedDict((path, min(gone, now)) for path, gone in self._gone.items())
         there = set(listed)
         missed = self._there - there
         back = [path for path in there if path in self._known and path not in self._there]

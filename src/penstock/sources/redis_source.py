@@ -21,8 +21,10 @@ from penstock.sources.mistakes import bad_source
 from penstock.sources.redis_offsets import RedisOffsets
 from penstock.sources.redis_stream import BEGIN, Entry, RedisStream, data_lost, is_address
 
-#: Entries that a bundle fetches at once.
-ENTRIES = 2_000
+#: Entries that a bundle fetches at once: few at first, and then as many as have about so many bytes, and no more than
+#: the second number.
+FIRST_ENTRIES, ENTRIES = 100, 2_000
+FETCHED_BYTES = 16 << 20
 
 
 def redis(
@@ -107,9 +109,10 @@ class RedisSource(SourceKind):
 
     def read(self, load: Any, bad_row: BadRow | None) -> Iterator[pa.RecordBatch]:
         after, last, wanted = load
-        found = 0
-        while some := self.place.entries(after, last, ENTRIES):
+        found, most = 0, FIRST_ENTRIES
+        while some := self.place.entries(after, last, most):
             found += len(some)
+            most = max(1, min(FETCHED_BYTES * len(some) // _bytes_of(some), ENTRIES))
             after = some[-1][0].decode()
             yield from self._rows(some, bad_row)
         if found != wanted:
@@ -134,6 +137,10 @@ class RedisSource(SourceKind):
             bad.report(str(row), error, lambda: f"entry {entry.decode()}")
 
         yield from together(keep_good(convert, 0, len(entries), report))
+
+
+def _bytes_of(entries: Sequence[Entry]) -> int:
+    return sum(len(entry) + sum(map(len, fields.values())) for entry, fields in entries)
 
 
 def _column(texts: list[bytes | None], type_: pa.DataType) -> pa.Array:

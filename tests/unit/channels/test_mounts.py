@@ -94,6 +94,31 @@ def test_a_segment_on_a_disk_of_this_computer_is_mapped(tmp_path: Path) -> None:
     assert read_and_lose(tmp_path, "ext4").returncode == -signal.SIGBUS
 
 
+KEEP_AND_LOSE = """
+import os, sys
+from pathlib import Path
+from penstock.channels import mounts
+from penstock.channels.kept_pieces import KeptPieces
+root = Path(sys.argv[1])
+mounts.MOUNTS = root / "mounts"
+kept = KeptPieces(root / "kept", 1 << 30)
+kept.get("a", lambda came: bytes([1]) * 500_000)
+found = kept.get("a", lambda came: None)
+[file] = (root / "kept").glob("*.piece")
+os.truncate(file, 0)
+print(sum(found.to_pybytes()))
+"""
+
+
+def test_a_piece_that_is_kept_on_a_network_and_lost_does_not_end_the_worker(tmp_path: Path) -> None:
+    """The temporary folder of several machines may be the same: each of them makes room in it."""
+    (tmp_path / "mounts").write_text(f"dev {tmp_path.resolve()} nfs4 rw 0 0\n")
+    command = [sys.executable, "-c", KEEP_AND_LOSE, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, f"ended by {result.returncode}: {result.stderr}"
+    assert int(result.stdout) == 500_000
+
+
 def read_and_lose(root: Path, type_: str) -> subprocess.CompletedProcess[str]:
     schema = pa.schema([("n", pa.int64())])
     batch = pa.record_batch([list(range(50_000))], schema=schema)

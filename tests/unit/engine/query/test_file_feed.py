@@ -360,6 +360,27 @@ def test_a_file_that_may_be_asked_for_again_keeps_no_other_from_being_forgotten(
     assert [Path(path).name for path in catalog.metas("files/files/at:")] == ["there.json"]
 
 
+def test_files_are_forgotten_also_where_the_clock_was_ahead_in_an_earlier_run(tmp_path: Path, catalog: Catalog) -> None:
+    """A file that went then went in the future by now: files that go now would wait behind it for as long."""
+    clock = Clock()
+    clock.now = 10_000.0
+    rows = {"past": [0, 9, 1.0, 9_000.0], "ahead": [1, 9, 1.0, 10_000.0 + 365 * 24 * 3_600.0]}
+    values = {f"files/files/at:{tmp_path}/in/{name}": json.dumps(row) for name, row in rows.items()}
+    catalog.change_metas({**values, "files/files/next": "2"})
+    (tmp_path / "in").mkdir()
+    arrive(tmp_path / "in", ["there.json", "goes.json"])
+    stream = followed(tmp_path / "in", catalog, clock)
+    for start, end in (("2", "4"), ("4", "4")):
+        stream.shares(start, end)
+        stream.feed.committed(end)
+    stream.shares("4", "4")
+    (tmp_path / "in" / "goes.json").unlink()
+    for _ in range(2):
+        clock.now += 3_700
+        stream.feed.look()
+    assert [Path(path).name for path in catalog.metas("files/files/at:")] == ["there.json"]
+
+
 def test_batches_that_are_cut_ahead_can_be_asked_for_again(tmp_path: Path, catalog: Catalog) -> None:
     """Bundles that stand get batches long before the first of them is published. Then the driver is killed."""
     clock = Clock()

@@ -227,6 +227,18 @@ def test_a_drain_that_begins_while_a_source_is_let_in_again_keeps_it_shut(make: 
     assert not source_of(run).lets_rows_in
 
 
+def test_a_source_that_is_started_again_while_the_run_drains_lets_nothing_in(
+    make: Callable[..., SparkTopology],
+) -> None:
+    run = make()
+    lose_executors(run)
+    run.begin_drain()
+    shut = source_of(run)
+    run.queries.mend()
+    assert source_of(run) is not shut
+    assert not source_of(run).lets_rows_in
+
+
 def test_a_gate_that_is_closed_for_good_cannot_be_opened(make: Callable[..., SparkTopology]) -> None:
     run = make()
     query = source_of(run)

@@ -223,6 +223,17 @@ def test_nothing_is_cut_while_the_gate_is_closed_paused_or_there_is_no_room() ->
     assert rows.position == 0
 
 
+def test_a_gate_that_is_closed_for_good_cannot_be_opened() -> None:
+    """A drain that begins while the query is let in again keeps it shut."""
+    rows = Rows(10)
+    dealer, _, _ = dealer_of(rows)
+    [one] = served(dealer, ONE)
+    dealer.close()
+    dealer.open()
+    assert takes_within(dealer, one, 0.05) is None
+    assert rows.position == 0
+
+
 def test_what_was_written_and_is_not_published_yet_takes_room_too() -> None:
     dealer, _, channels = dealer_of(Rows(1_000))
     [one] = served(dealer, ONE)
