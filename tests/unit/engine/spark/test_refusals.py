@@ -109,6 +109,7 @@ def test_where_spark_cannot_be_asked_beforehand_its_error_is_explained_all_the_s
         ("FlatMapGroupsInPandasWithState", "state of its own"),
         ("TransformWithStateInPySpark", "state of its own"),
         ("GlobalLimit", "limits"),
+        ("Except", "takes away rows"),
         ("SomethingNew", "keeps state"),
     ],
 )
