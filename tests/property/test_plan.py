@@ -85,7 +85,7 @@ def test_a_good_placement_passes() -> None:
         (SetInstances("m", {SLOTS[0]: 0, SLOTS[1]: 2}), "fewer than one"),
         (SetInstances("m", {SLOTS[0]: 1}), "at least 2"),
         (SetInstances("m", {Slot("z", 0): 2}), "z/0"),
-        (SetInstances("k", {SLOTS[0]: TASKS + 1}), "tasks"),
+        (SetInstances("k", {SLOTS[0]: TASKS + 1}), f"penstock repartition k {TASKS + 1}"),
         (SetInstances("nobody", {SLOTS[0]: 1}), "nobody"),
         (MoveTask("k", 0, Slot("z", 0)), "z/0"),
     ],

@@ -155,6 +155,11 @@ def first_five(frame: DataFrame) -> DataFrame:
     return frame.select("key", "value").limit(5)
 
 
+def unknown_ones(frame: DataFrame) -> DataFrame:
+    known = frame.sparkSession.range(3).select(F.col("id").cast("string").alias("key"), F.col("id").alias("value"))
+    return frame.select("key", "value").subtract(known)
+
+
 def state_of_its_own(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     yield from ()
 
@@ -184,6 +189,7 @@ def transformed(frame: DataFrame) -> DataFrame:
         (first_of_each, "drops duplicates"),
         (first_within_watermark, "drops duplicates"),
         (first_five, "limits"),
+        (unknown_ones, "takes away"),
         (with_state, "state of its own"),
         (transformed, "state of its own"),
     ],

@@ -366,6 +366,7 @@ def test_what_a_stream_keeps_in_state(standalone_host: SparkHost) -> None:
         ("Deduplicate",): stream.distinct(),
         ("DeduplicateWithinWatermark",): stream.withWatermark("timestamp", "1 minute").dropDuplicatesWithinWatermark(),
         ("GlobalLimit",): stream.limit(3),
+        ("Except",): stream.select("value").subtract(spark.range(3).toDF("value")),
         ("Aggregate", "Join"): stream.join(spark.readStream.format("rate").load(), "value").groupBy("value").count(),
         ("FlatMapGroupsInPandasWithState",): rows.applyInPandasWithState(
             lambda key, frames, state: frames, "value long", "x long", "update", "NoTimeout"

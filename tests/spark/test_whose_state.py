@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -248,6 +249,34 @@ def test_a_function_is_the_same_whatever_spark_makes_up_for_it(local_host: Spark
     first, second = (plans_of(definition, rehearse(definition, local_host.spark, "rocksdb")) for _ in range(2))
     assert first == second
     assert len(first["count"]["stateful"]) == 2
+
+
+def summed(side: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    """By minute, the values of one of two streams that are joined and have the same columns."""
+
+    def total(a: DataFrame, b: DataFrame) -> DataFrame:
+        left, right = (one.withWatermark("at", "1 minute").alias(name) for name, one in (("a", a), ("b", b)))
+        both = left.join(right, F.expr("a.id = b.id AND b.at BETWEEN a.at AND a.at + INTERVAL 1 MINUTE"))
+        return both.groupBy(F.window("a.at", "1 minute")).agg(F.sum(f"{side}.value").alias("n")).select("n")
+
+    return total
+
+
+def test_columns_of_two_inputs_are_two_though_they_have_one_name(local_host: SparkHost) -> None:
+    def plan(side: str) -> Any:
+        topology = Topology("joined")
+        inputs = [topology.source(name, sources.rate(10, sources.events())) for name in ("a", "b")]
+        totals = topology.keyed(
+            "total", summed(side), inputs=inputs, key="id", schema="n long", tasks=2, output_mode="append"
+        )
+        topology.sink("out", sinks.noop(), inputs=[totals])
+        definition = topology.definition()
+        return plans_of(definition, rehearse(definition, local_host.spark, "rocksdb"))["total"]
+
+    one, again, other = plan("a"), plan("a"), plan("b")
+    assert one == again
+    assert len(one["stateful_by_input"]) == 2
+    assert one["stateful_by_input"] != other["stateful_by_input"]
 
 
 def one_after_the_other(a: DataFrame, b: DataFrame) -> DataFrame:

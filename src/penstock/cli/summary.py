@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.clock import run_time
-from penstock.monitor.kept_state import KeptState, left_inside
+from penstock.monitor.kept_state import KeptState, left_inside, may_give_more
 from penstock.monitor.latency import Latency
 from penstock.monitor.statistics import OperatorRates
 from penstock.running import Places, RunningTopology
@@ -86,6 +86,11 @@ class Summary:
     def left_inside(self) -> dict[str, int]:
         """By operator, results that are not emitted yet: those of windows that wait for their watermark."""
         return left_inside({one.name: one.kept for one in self.operators})
+
+    @property
+    def may_give_more(self) -> list[str]:
+        """Operators that keep rows for a join or as state of the user's own."""
+        return may_give_more({one.name: one.kept for one in self.operators})
 
     @property
     def differences(self) -> list[str]:

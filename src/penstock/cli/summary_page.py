@@ -9,7 +9,7 @@ from rich.table import Table
 
 from penstock.cli.numbers import NOTHING, count, plural, seconds
 from penstock.cli.summary import OperatorSummary, Summary
-from penstock.monitor.kept_state import left_in_words, unknown_in_words
+from penstock.monitor.kept_state import left_in_words, more_in_words, unknown_in_words
 
 
 def print_summary(summary: Summary, console: Console) -> None:
@@ -50,11 +50,12 @@ def end(summary: Summary) -> str:
         text = f"Not drained: {plural(rows, 'row')} still on the way; with --state the next run goes on from there."
     elif summary.left_inside:
         text = "Drained: no row is on its way any more, but operators have not emitted every result."
-    elif summary.unknown_inside:
+    elif summary.unknown_inside or summary.may_give_more:
         text = "Drained: no row is on its way any more."
     else:
         text = "Drained: everything that the sources emitted has reached the sinks."
-    return " ".join(filter(None, (text, _left(summary), _unknown(summary))))
+    sentences = (_sentence(unknown_in_words(summary.unknown_inside)), _sentence(more_in_words(summary.may_give_more)))
+    return " ".join(filter(None, (text, _left(summary), *sentences)))
 
 
 def _left(summary: Summary) -> str:
@@ -68,8 +69,7 @@ def _left(summary: Summary) -> str:
     return f"Left inside, in windows that are still open: {left_in_words(summary.left_inside)}; {becomes}."
 
 
-def _unknown(summary: Summary) -> str:
-    words = unknown_in_words(summary.unknown_inside)
+def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}." if words else ""
 
 

@@ -79,6 +79,19 @@ def left_inside(kept: Mapping[str, Iterable[KeptState]]) -> dict[str, int]:
     return {name: rows for name, states in kept.items() if (rows := open_rows(states))}
 
 
+def may_give_more(kept: Mapping[str, Iterable[KeptState]]) -> list[str]:
+    """Operators that keep rows of which nobody but the user knows whether all results are emitted: an outer join emits
+    rows without a partner when the watermark passes them, and state of the user's own may wait for a timer."""
+    unsure = (Kind.JOIN, Kind.OWN)
+    return [name for name, states in kept.items() if any(one.kind in unsure and one.rows for one in states)]
+
+
+def more_in_words(operators: Iterable[str]) -> str:
+    """Of operators that may give more, for a line of a page or an event; empty if there are none."""
+    names = ", ".join(f'"{name}"' for name in operators)
+    return f"rows that are kept in {names} may still give results" if names else ""
+
+
 def left_in_words(left: Mapping[str, int]) -> str:
     """For a line of a page or an event; empty if nothing is left."""
     return ", ".join(f'{rows:,} {"result" if rows == 1 else "results"} in "{name}"' for name, rows in left.items())

@@ -20,6 +20,7 @@ from penstock.sources.bad_rows import BadRows, in_schema, keep_good, together
 from penstock.sources.mistakes import bad_source
 from penstock.sources.redis_offsets import RedisOffsets
 from penstock.sources.redis_stream import BEGIN, Entry, RedisStream, data_lost, is_address
+from penstock.sources.wrong_values import wrong_value
 
 #: Entries that a bundle fetches at once: few at first, and then as many as have about so many bytes, and no more than
 #: the second number.
@@ -125,7 +126,7 @@ class RedisSource(SourceKind):
         def convert(first: int, count: int) -> pa.RecordBatch:
             some = entries[first : first + count]
             columns = [
-                _column([fields.get(name) for _, fields in some], column.type)
+                _converted([fields.get(name) for _, fields in some], column)
                 for name, column in zip(names, self.fields, strict=True)
             ]
             ids = [pa.array([one.decode() for one, _ in some], pa.string())] if self.id_column is not None else []
@@ -141,6 +142,16 @@ class RedisSource(SourceKind):
 
 def _bytes_of(entries: Sequence[Entry]) -> int:
     return sum(len(entry) + sum(map(len, fields.values())) for entry, fields in entries)
+
+
+def _converted(texts: list[bytes | None], column: pa.Field) -> pa.Array:
+    try:
+        return _column(texts, column.type)
+    except pa.ArrowInvalid:
+        if len(texts) > 1 or pa.types.is_string(column.type):  # text can only be wrong in its encoding
+            raise
+        [text] = texts
+        raise pa.ArrowInvalid(wrong_value(column, (text or b"").decode("utf-8", "replace"))) from None
 
 
 def _column(texts: list[bytes | None], type_: pa.DataType) -> pa.Array:

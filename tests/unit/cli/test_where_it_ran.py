@@ -131,6 +131,17 @@ def test_state_that_is_kept_by_design_is_told_of_and_not_missed():
     assert holding(KeptState(Kind.AGGREGATE, 1200)).as_json()["left_inside"] == {}
 
 
+@pytest.mark.parametrize("kind", [Kind.JOIN, Kind.OWN])
+def test_what_may_still_give_results_is_not_called_delivered(kind):
+    """Rows that an outer join emits without a partner, or that a processor keeps until a timer is due."""
+    text = page(holding(KeptState(kind, 12)))
+    assert "everything that the sources emitted has reached the sinks" not in text
+    assert 'Drained: no row is on its way any more. Rows that are kept in "windows" may still give results.' in text
+    assert "everything that the sources emitted has reached the sinks" in page(holding(KeptState(kind, 0)))
+    for other in (OPEN, KeptState(Kind.DISTINCT, 12)):
+        assert "may still give" not in page(holding(other))
+
+
 def test_what_is_not_known_to_have_been_emitted_is_not_called_delivered():
     one = replace(holding(), unknown_inside=("windows",))
     text = page(one)

@@ -28,6 +28,7 @@ def plans_of(definition: TopologyDefinition, frames: Mapping[str, DataFrame]) ->
         found[name] = {
             "spark": frame.sparkSession.version,
             "stateful": fingerprint(plan),
+            "stateful_by_input": fingerprint(plan, inputs_apart=True),
             "reads": [groups[index] for index in inputs_read(plan)],
         }
     return found

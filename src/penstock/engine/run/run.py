@@ -41,7 +41,7 @@ from penstock.logs import traced
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.kept_book import KeptBook
-from penstock.monitor.kept_state import KeptState, KeptStates, left_inside
+from penstock.monitor.kept_state import KeptState, KeptStates, left_inside, may_give_more
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.observed_places import ObservedPlaces
 from penstock.monitor.publications import Publications
@@ -392,7 +392,8 @@ class Run:
         if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
-        self.how_it_ended = how = ended_in_words(drained, left, unknown)
+        more = may_give_more({one.name: self.kept(one.name) for one in self.definition.operators})
+        self.how_it_ended = how = ended_in_words(drained, left, unknown, more)
         fields = {"left_inside": left, "left_inside_unknown": unknown}
         self.happened(EventKind.STOPPED, how, self.definition.name, fields=fields)
         self._watcher.close()

@@ -24,6 +24,7 @@ _STATEFUL = {
     "Aggregate": "groups and aggregates rows",
     "Deduplicate": "drops duplicates",
     "Distinct": "drops duplicates",
+    "Except": "takes away rows that a table has (subtract, exceptAll)",
     "Join": "joins two streams",
     "FlatMapGroups": "keeps state of its own",
     "TransformWithState": "keeps state of its own",

@@ -13,7 +13,7 @@ from penstock.engine.spark.java_values import java_of
 from penstock.logs import LOGGER
 
 #: How the names of operators that keep state on a stream begin in Spark's plans.
-_STATEFUL = ("Aggregate", "Deduplicate", "TransformWithState", "GlobalLimit", "Distinct")
+_STATEFUL = ("Aggregate", "Deduplicate", "TransformWithState", "GlobalLimit", "Distinct", "Except")
 
 
 def plan_of(frame: DataFrame) -> list[dict[str, Any]] | None:

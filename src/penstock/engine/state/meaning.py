@@ -63,39 +63,50 @@ _OF_A_SEED = ("Rand", "Randn")
 INPUT = "penstock_input_"
 
 
-def fingerprint(plan: Flat) -> list[str]:
-    """The kind of every stateful step, with a number that is another as soon as its state means something else."""
-    steps = stateful_steps(plan)
+def fingerprint(plan: Flat, inputs_apart: bool = False) -> list[str]:
+    """The kind of every stateful step, with a number that is another as soon as its state means something else. With
+    `inputs_apart`, columns of two inputs count as two also if they have one name."""
+    steps = stateful_steps(plan, inputs_apart)
     return [f"{step.split()[0]} {hashlib.sha256(step.encode()).hexdigest()[:16]}" for step in steps]
 
 
-def stateful_steps(plan: Flat) -> list[str]:
+def stateful_steps(plan: Flat, inputs_apart: bool = False) -> list[str]:
     """One text for each stateful step of an analysed plan, from the result down to the inputs."""
-    tree = _Tree(plan)
+    tree = _Tree(plan, inputs_apart)
     return [tree.described(index) for index in range(len(plan)) if tree.is_stateful(index)]
 
 
 def inputs_read(plan: Flat) -> list[int]:
     """The numbers of the inputs that a rehearsed function reads, in the order in which Spark writes down their
     offsets: that of the leaves. One that is read twice is there twice."""
-    named = [one["name"] for node in plan for flat in _expressions(node) for one in flat if _name(one) == "Alias"]
+    return [index for node in plan for index in _inputs_named(node)]
+
+
+def _inputs_named(node: Node) -> list[int]:
+    named = [one["name"] for flat in _expressions(node) for one in flat if _name(one) == "Alias"]
     return [int(name.removeprefix(INPUT)) for name in named if name.startswith(INPUT)]
 
 
 class _Tree:
     """A plan with what its named expressions stand for."""
 
-    def __init__(self, plan: Flat) -> None:
+    def __init__(self, plan: Flat, inputs_apart: bool) -> None:
         self._plan = plan
+        #: By the id of a column of a rehearsed input: the number of the input.
+        self._inputs: dict[int, int] = {}
         #: Behind the last node of the tree below each node.
         self._ends = _ends(plan)
         #: By the id of an expression that has a name: the expression itself, or several where rows are multiplied.
         self._meanings: dict[int, list[Flat]] = {}
-        for node in plan:
+        for index, node in enumerate(plan):
             for flat in _expressions(node):
-                for index, one in enumerate(flat):
+                for at, one in enumerate(flat):
                     if _name(one) == "Alias":
-                        self._meanings[one["exprId"]["id"]] = [_below(flat, index)[0]]
+                        self._meanings[one["exprId"]["id"]] = [_below(flat, at)[0]]
+            if inputs_apart and (inputs := _inputs_named(node)):
+                # The stream behind an input; what is right above it gives the rows their schema.
+                above = plan[index - 1].get("output", ()) if index else ()
+                self._inputs |= {flat[0]["exprId"]["id"]: inputs[0] for flat in above}
             if _name(node) == "Expand":
                 for position, output in enumerate(node["output"]):
                     variants = [projection[position] for projection in node["projections"]]
@@ -163,7 +174,9 @@ class _Tree:
         if name == "AttributeReference":
             meanings = self._meanings.get(first["exprId"]["id"])
             if meanings is None:
-                return f"{first['name']}:{json.dumps(first['dataType'], sort_keys=True)}"
+                told = self._inputs.get(first["exprId"]["id"])
+                of = "" if told is None else f"{told}."
+                return f"{of}{first['name']}:{json.dumps(first['dataType'], sort_keys=True)}"
             texts = [self._text(one, variables) for one in meanings]
             return texts[0] if len(set(texts)) == 1 else f"each({', '.join(texts)})"
         if name == "NamedLambdaVariable":

@@ -33,7 +33,8 @@ def shape_of(definition: TopologyDefinition, plans: Mapping[str, Any]) -> dict[s
             facts["reads"] = [facts["inputs"]]  # all of them interleaved
         if isinstance(operator, Keyed):
             facts |= {"key": list(operator.key), "tasks": operator.tasks, "output_mode": operator.output_mode}
-            facts["plan"] = {fact: plan[fact] for fact in ("spark", "stateful")} if plan else None
+            kept = ("spark", "stateful", "stateful_by_input")
+            facts["plan"] = {fact: plan[fact] for fact in kept if fact in plan} if plan else None
             # What a processor declares is not in Spark's plan.
             processing = operator.function if isinstance(operator.function, Processing) else None
             facts["state"] = processing.words if processing else None

@@ -138,10 +138,11 @@ def _changed(old: OldState, name: str, declared: Shape) -> list[str]:
 
 def _same_plan(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
     """Whether two plans keep the same state. Plans of two versions of Spark cannot be compared, and count as the
-    same."""
+    same. An older Penstock did not record of which input a column is."""
     if not was or not now or was["spark"] != now["spark"]:
         return True
-    return bool(was["stateful"] == now["stateful"])
+    facts = [fact for fact in ("stateful", "stateful_by_input") if fact in was and fact in now]
+    return all(was[fact] == now[fact] for fact in facts)
 
 
 def _stale_rows(old: OldState, declared: Shape, carried: Collection[str]) -> list[Refusal]:

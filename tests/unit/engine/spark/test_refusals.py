@@ -32,6 +32,11 @@ SORT = (
     "Complete output mode;\n~Sort [value#4L ASC NULLS FIRST], true"
 )
 LIMIT = "Limits are not supported on streaming DataFrames/Datasets in Update output mode;\n~LocalLimit 5"
+ROW_NUMBER = (
+    "[NON_TIME_WINDOW_NOT_SUPPORTED] Window function is not supported in ROW_NUMBER() (as column `n`) on streaming "
+    "DataFrames/Datasets. Structured Streaming only supports time-window aggregation using the WINDOW function. "
+    "SQLSTATE: 42KDE"
+)
 SAMPLE = "Sampling is not supported on streaming DataFrames/Datasets;\n~Sample 0.0, 0.5, false, 41968, Bernoulli"
 
 
@@ -67,6 +72,7 @@ def test_nothing_is_wrong():
         ),
         ("update", {"append": SORT, "update": SORT}, "BAD_OUTPUT_MODE", ['output_mode="complete"', "max_by"]),
         ("complete", {"append": SORT, "update": SORT, "complete": COMPLETE}, "NOT_ON_A_STREAM", ["max_by"]),
+        ("update", dict.fromkeys(("append", "update", "complete"), ROW_NUMBER), "NOT_ON_A_STREAM", ["max_by"]),
         ("update", {"update": LIMIT, "complete": COMPLETE}, "BAD_OUTPUT_MODE", ['Declare output_mode="append".']),
         ("complete", {"complete": COMPLETE}, "BAD_OUTPUT_MODE", ['output_mode="append" or output_mode="update"']),
         ("update", {"append": SAMPLE, "update": SAMPLE, "complete": COMPLETE}, "NOT_ON_A_STREAM", ["another way"]),
@@ -109,6 +115,7 @@ def test_where_spark_cannot_be_asked_beforehand_its_error_is_explained_all_the_s
         ("FlatMapGroupsInPandasWithState", "state of its own"),
         ("TransformWithStateInPySpark", "state of its own"),
         ("GlobalLimit", "limits"),
+        ("Except", "takes away rows"),
         ("SomethingNew", "keeps state"),
     ],
 )

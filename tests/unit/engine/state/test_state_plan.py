@@ -119,6 +119,32 @@ def test_a_join_of_two_streams_has_state_and_one_with_a_table_has_none() -> None
     assert fingerprint(stream()) == []
 
 
+def summed_after_a_join(summed: int, first: int) -> Flat:
+    """left.join(right, left.key == right.key).groupBy(left.key).agg(sum(value)), the value of one of the two inputs."""
+    plan = Plan(first)
+    columns = [[plan.column("key"), plan.column("value", "long")] for _ in range(2)]
+    sides = []
+    for index, side in enumerate(columns):
+        marked = plan.named(f"{INPUT}{index}", plan.column("value", "long"))
+        rows = node("Project", node("StreamingRelationV2"), projectList=[marked])
+        sides.append(node("MapInArrow", rows, output=side))
+    keys = expression("EqualTo", *(refer(side[0]) for side in columns))
+    rows = node("Join", *sides, joinType={"object": "Inner"}, condition=keys)
+    total = plan.named("total", plan.function("Sum", refer(columns[summed][1])))
+    return node("Aggregate", rows, groupingExpressions=[refer(columns[0][0])], aggregateExpressions=[total])
+
+
+def test_columns_of_two_inputs_are_two_though_they_have_one_name() -> None:
+    assert inputs_read(summed_after_a_join(0, 0)) == [0, 1]
+    one, again, other = (
+        fingerprint(summed_after_a_join(summed, first), inputs_apart=True)
+        for summed, first in ((0, 0), (0, 1_000), (1, 0))
+    )
+    assert one == again
+    assert one != other
+    assert len(one) == 2, "the join and the aggregate"
+
+
 def grouped_by(key: Callable[[Plan, Flat], Flat], first: int) -> Flat:
     """rows.groupBy(key(rows.value)).count()"""
     plan = Plan(first)

@@ -13,7 +13,11 @@ from penstock import Topology, sinks, sources, state
 from penstock.engine.state.shape import channel_shapes, channels_read, shape_of
 from penstock.engine.state.succession import OldState, Succession, decide
 
-PLAN = {"spark": "4.3.0", "stateful": ["Aggregate(word) count(1)"]}
+PLAN = {
+    "spark": "4.3.0",
+    "stateful": ["Aggregate(word) count(1)"],
+    "stateful_by_input": ["Aggregate(0.word) count(0.n)"],
+}
 
 
 def nothing(batch: Any) -> None:
@@ -155,6 +159,7 @@ def test_what_never_ran_holds_nothing() -> None:
         ({"tasks": 5}, "tasks"),
         ({"mode": "complete"}, "mode"),
         ({"plan": {"spark": "4.3.0", "stateful": ["Aggregate(word) sum(n)"]}}, "function"),
+        ({"plan": PLAN | {"stateful_by_input": ["Aggregate(0.word) count(1.n)"]}}, "function"),
     ],
 )
 def test_a_keyed_operator_that_changed_is_refused_and_can_be_given_up(change: dict[str, Any], word: str) -> None:
@@ -170,6 +175,8 @@ def test_plans_are_compared_where_both_are_known_and_of_one_spark() -> None:
     for plan in (None, other):
         assert not decide(OLD, declared(plan=plan)).refusals
     assert not decide(dataclasses.replace(OLD, shape=declared(plan=None)), declared()).refusals
+    older = {fact: PLAN[fact] for fact in ("spark", "stateful")}
+    assert not decide(dataclasses.replace(OLD, shape=declared(plan=older)), declared()).refusals
 
 
 def test_tasks_may_be_declared_as_they_were_repartitioned() -> None:
