@@ -140,6 +140,18 @@ def test_a_batch_that_was_in_the_catalog_keeps_its_own_files(publishes: Publishe
     assert final.read_text() == "first"
 
 
+def test_a_batch_is_not_published_if_the_driver_cannot_see_its_files(publishes: Publisher, tmp_path: Path) -> None:
+    """It is written again by whoever is started on a folder that driver and executors share."""
+    done = finished(0)
+    staged = ((f"|{tmp_path / 'on-another-machine'}", str(tmp_path / "part-0.parquet")),)
+    unseen = replace(done, bundles=(replace(done.bundles[0], staged=staged), *done.bundles[1:]))
+    with pytest.raises(PenstockError) as caught:
+        publishes.publish(unseen)
+    assert caught.value.name == "SINK_NOT_SHARED"
+    assert publishes._context.channels.catalog.last_batch("kept") is None
+    assert publishes.publish(done).is_new
+
+
 def test_an_operator_in_a_chain_is_reported_with_what_the_operator_before_it_gave_it(
     publishes: Publisher, told: Told
 ) -> None:
