@@ -312,12 +312,15 @@ class Run:
     def _sweep(self) -> None:
         if self._chores is not None:
             self._chores()
-        if self._published_record is not None:
-            self._published_record.write(self.channels.last_batches)
+        self._note_published()
         if self._kept_record is not None:
             self._kept_record.settle()
         if self.host.streams.internals is not None:  # last: nothing waits for it should the JVM not answer
             self.host.streams.internals.tidy()
+
+    def _note_published(self) -> None:
+        if self._published_record is not None:
+            self._published_record.write(self.channels.last_batches)
 
     # While it runs
 
@@ -377,11 +380,17 @@ class Run:
             return
         # The next start sweeps what is left.
         with traced("the catalog could not be tidied up at the end of the run", PenstockError, OSError):
-            self._catalog.keep_hold()  # a driver that has taken over tidies up by itself
+            try:
+                self._catalog.keep_hold()  # a driver that has taken over tidies up by itself
+            except PenstockError as error:
+                if error.name != "STATE_TAKEN_OVER":
+                    # The catalog may lack batches, or is away and may come back without some. This run ends over that,
+                    # and without a note the next start would not know of them.
+                    self._note_published()
+                raise
             if self._kept_record is not None:
                 self._kept_record.write()
-            if self._published_record is not None:
-                self._published_record.write(self.channels.last_batches)
+            self._note_published()
             if self._chores is not None:
                 names, catalog = [operator.name for operator in self.definition.operators], self._catalog
                 self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock import Settings, Topology, sinks, sources
+from penstock import PenstockError, Settings, Topology, sinks, sources
 from penstock.channels.catalog import Catalog
 from penstock.channels.layout import channels_of
 from penstock.channels.log import Bound, Channels
@@ -71,7 +71,7 @@ def publishes(tmp_path: Path, told: Told) -> Iterator[Publisher]:
         settings=Settings(),
         channels=channels,
         definition=DEFINITION,
-        checkpoint_log=lambda operator: None,
+        checkpoint_log=lambda operator: SimpleNamespace(folder="checkpoints/kept"),
         published=lambda report, taken: told.append((report, taken)),
     )
     yield Publisher(CHAIN, context)
@@ -93,6 +93,25 @@ def test_a_batch_is_published_and_reported_once(
     assert not again.is_new
     assert len(told) == 2, "a replay is not reported"
     assert not publishes.has(1)
+
+
+def test_a_batch_says_in_the_catalog_where_it_ended(publishes: Publisher) -> None:
+    """By that a start sees whether Spark's checkpoint is of the same moment, and bundles that stand know how far they
+    are."""
+    publishes.publish(finished(0))
+    [kept] = publishes._context.channels.catalog.manifests("kept")
+    assert BatchReport.parse(kept.manifest).ends == {INPUT: 10}
+
+
+@pytest.mark.parametrize(("batch", "error"), [(0, "STATE_DOES_NOT_FIT"), (3, "CATALOG_WENT_BACK")])
+def test_a_batch_that_neither_follows_nor_is_the_last_one_again_is_no_replay(
+    publishes: Publisher, batch: int, error: str
+) -> None:
+    """A checkpoint that was put back while the topology ran, or a catalog: the rows of the batch would be lost."""
+    publishes.publish_all([finished(0), finished(1)])
+    with pytest.raises(PenstockError) as caught:
+        publishes.has(batch)
+    assert caught.value.name == error
 
 
 def test_batches_that_are_published_together_are_told_apart(publishes: Publisher) -> None:
@@ -119,6 +138,18 @@ def test_a_batch_that_was_in_the_catalog_keeps_its_own_files(publishes: Publishe
     publishes.publish(writes("first"))
     assert not publishes.publish(writes("second")).is_new
     assert final.read_text() == "first"
+
+
+def test_a_batch_is_not_published_if_the_driver_cannot_see_its_files(publishes: Publisher, tmp_path: Path) -> None:
+    """It is written again by whoever is started on a folder that driver and executors share."""
+    done = finished(0)
+    staged = ((f"|{tmp_path / 'on-another-machine'}", str(tmp_path / "part-0.parquet")),)
+    unseen = replace(done, bundles=(replace(done.bundles[0], staged=staged), *done.bundles[1:]))
+    with pytest.raises(PenstockError) as caught:
+        publishes.publish(unseen)
+    assert caught.value.name == "SINK_NOT_SHARED"
+    assert publishes._context.channels.catalog.last_batch("kept") is None
+    assert publishes.publish(done).is_new
 
 
 def test_an_operator_in_a_chain_is_reported_with_what_the_operator_before_it_gave_it(

@@ -7,118 +7,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from no_standing_room import no_standing_room
+from opened_state import CHANNEL, REPORT, OpenedState
 
-from penstock import PenstockError, Settings, Topology, sinks, sources
-from penstock.channels.records import NewSegment
-from penstock.channels.segments import SegmentStore, segment_name
-from penstock.cluster.model import Slot
 from penstock.engine.message.shares import Spread
 from penstock.engine.query.context import RunContext
 from penstock.engine.query.feeds import ChannelInput
-from penstock.engine.run.opening import open_catalog, open_context
 from penstock.engine.standing.query import StandingQuery
 from penstock.engine.standing.supplies import ChannelSupply
-from penstock.engine.state.folder import StateFolder
-from penstock.topology.definition import TopologyDefinition
 
-SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
-CHANNEL = "rows.out"
-HOST: Any = SimpleNamespace(
-    spark=None,
-    slots=SimpleNamespace(executors=lambda: [SimpleNamespace(cores=8)]),
-    cluster=SimpleNamespace(slots=[Slot("a", 0)]),
-    streams=SimpleNamespace(internals=None),
-    origins=None,
-)
-
-
-def declared() -> TopologyDefinition:
-    topology = Topology("changing")
-    rows = topology.source("rows", sources.rate(10, sources.numbers()))
-    topology.sink("out", sinks.noop(), inputs=rows)
-    return topology.definition()
-
-
-class World:
-    """A topology of two operators, whose batches have ten rows each, and its state folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.state = StateFolder.hold(str(folder / "state"))
-        self.definition = declared()
-        self.catalog = open_catalog(self.definition, self.state, Settings())
-
-    def close(self) -> None:
-        self.catalog.close()
-        self.state.release()
-
-    def start(self) -> RunContext:
-        """What a run opens before its first query."""
-        opened = open_context(self.definition, HOST, self.state, Settings(), self.catalog, lambda *_: None, {})
-        return opened.context
-
-    def start_without_room(self) -> RunContext:
-        with no_standing_room():
-            return self.start()
-
-    # What runs leave
-
-    def stood(self, *batches: int) -> None:
-        for batch in batches:
-            self._publish(batch)
-
-    def ran_in_micro_batches(self, *batches: int) -> None:
-        for batch in batches:
-            self.planned(batch)
-            self._publish(batch)
-            for operator in ("rows", "out"):
-                self._write(operator, "commits", batch, 'v1\n{"nextBatchWatermarkMs":0}')
-
-    def planned(self, batch: int, rows: int = 10) -> None:
-        """Spark has begun a batch."""
-        end = batch * 10 + rows
-        for operator, ends in (("rows", end), ("out", {CHANNEL: end})):
-            self._write(operator, "offsets", batch, f"v1\n{{}}\n{json.dumps(ends)}")
-
-    def _publish(self, batch: int) -> None:
-        end = batch * 10 + 10
-        self.catalog.publish("rows", batch, [self._segment(batch)], json.dumps({**REPORT, "ends": {"0": end}}), {})
-        self.catalog.publish("out", batch, [], json.dumps({**REPORT, "ends": {CHANNEL: end}}), {CHANNEL: end})
-
-    def _segment(self, batch: int) -> NewSegment:
-        rows = pa.record_batch([list(range(batch * 10, batch * 10 + 10)), [0.0] * 10], schema=SCHEMA)
-        store = SegmentStore(str(self.state.path / "segments"))
-        written = store.write(CHANNEL, segment_name(batch, 0), [rows], SCHEMA)
-        return NewSegment(CHANNEL, written.path, written.rows, written.bytes, "a/0", 0.0, 1.0)
-
-    def _write(self, operator: str, log: str, batch: int, text: str) -> None:
-        folder = self.state.path / "checkpoints" / operator / log
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / str(batch)).write_text(text)
-
-    # What a start finds
-
-    def refused(self, room: bool) -> PenstockError:
-        """The error of a start that changes nothing, not even what a sweep would delete."""
-        self._segment(99)
-        before = self.everything()
-        with pytest.raises(PenstockError) as caught:
-            self.start() if room else self.start_without_room()
-        assert self.everything() == before
-        assert caught.value.where is not None
-        return caught.value
-
-    def everything(self) -> tuple[object, set[Path]]:
-        kept = [self.state.path / name for name in ("segments", "checkpoints")]
-        return self.catalog.load(), {path for folder in kept for path in folder.rglob("*")}
-
-
-REPORT = {"operator": "", "batch": 0, "started": 0.0, "finished": 0.0, "rows_in": 10, "rows_out": {}, "bundles": []}
+World = OpenedState
 
 
 @pytest.fixture

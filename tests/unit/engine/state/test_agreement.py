@@ -194,6 +194,15 @@ def test_a_checkpoint_of_earlier_batches(state: State) -> None:
     assert state.refused() == "STATE_DOES_NOT_FIT"
 
 
+def test_a_checkpoint_of_earlier_batches_that_an_older_penstock_published(state: State) -> None:
+    """It did not write down where a batch ended, so only the numbers of the batches say it."""
+    state.plan("rows", 0, 10)
+    state.finish("rows", 0)
+    for batch in range(2):
+        state.publish(batch)
+    assert state.refused() == "STATE_DOES_NOT_FIT"
+
+
 def test_a_checkpoint_of_as_many_batches_with_other_rows(state: State) -> None:
     state.run(3)
     state.plan("rows", 2, 29)
