@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.internals import ArrowFunction, QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
+from penstock.engine.spark.java_errors import SPARK_ERRORS
+from penstock.logs import traced
 
 #: How long an answer of Spark's about all queries is good for.
 ACTIVE_SECONDS = 0.2
@@ -57,6 +60,16 @@ class TurnJob:
         context.setLocalProperty("spark.scheduler.pool", self.operator)
 
 
+@dataclass(frozen=True)
+class TaskThreads:
+    """Who has the task threads at a moment, as Spark's scheduler sees it."""
+
+    #: The tasks of a turn's job that have begun and go on, by their place among its seats.
+    begun: frozenset[int]
+    #: How many threads of each executor, by its id, tasks of whatever job have.
+    held: Mapping[str, int]
+
+
 class Streams(Protocol):
     """One of the two ways to start queries."""
 
@@ -76,6 +89,10 @@ class Streams(Protocol):
 
     def run_turn(self, turn: TurnJob) -> None:
         """Run the job of a turn, to its end."""
+
+    def task_threads(self, group: str) -> TaskThreads | None:
+        """Who has the task threads now, for the job of a turn, named by its group. None while Spark does not know the
+        job, or where nobody can say."""
 
     def close(self) -> None:
         """End what was started for the streams."""
@@ -107,6 +124,14 @@ class PlacedStreams:
     def run_turn(self, turn: TurnJob) -> None:
         turn.begin(self._internals.spark)
         self._internals.run_seats(turn.seats, turn.function)
+
+    def task_threads(self, group: str) -> TaskThreads | None:
+        with traced("Spark does not say who has the task threads", *SPARK_ERRORS, OSError, level=logging.INFO):
+            if self._internals.knows_job(group):
+                # In this order: a task that begins between the two answers must not seem to have found no thread.
+                held = self._internals.threads_held()
+                return TaskThreads(frozenset(one.partition for one in self._internals.running(group)), held)
+        return None
 
     def close(self) -> None:
         pass
