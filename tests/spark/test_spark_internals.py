@@ -359,17 +359,18 @@ def test_spark_says_which_tasks_of_a_turn_have_begun_and_who_has_the_threads(
     seats = [(str(tmp_path / "go_on").encode(), executor) for _ in range(executor.cores + 2)]
     seats.append((str(tmp_path / "go_on").encode(), other))
     streams, job = standalone_host.streams, TurnJob("a-turn", "rows", seats, wait_until_told)
-    assert streams.task_threads("a-turn") is None, "Spark does not know the job yet"
+    assert not internals.knows_job("a-turn")
+    assert streams.task_threads("a-turn", [executor]) is None, "no thread is held yet"
     turn = threading.Thread(target=streams.run_turn, args=(job,))
     turn.start()
 
     def begun() -> int:
-        threads = streams.task_threads("a-turn")
+        threads = streams.task_threads("a-turn", [executor])
         return len(threads.begun) if threads is not None else 0
 
     try:
         until(lambda: begun() == executor.cores + 1)
-        threads = streams.task_threads("a-turn")
+        threads = streams.task_threads("a-turn", [executor])
         assert threads is not None
         assert (threads.held[executor.id], threads.held[other.id]) == (executor.cores, 1)
         assert len(seats) - 1 in threads.begun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.internals import ArrowFunction, QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
-from penstock.engine.spark.java_errors import SPARK_ERRORS
 from penstock.logs import traced
 
 #: How long an answer of Spark's about all queries is good for.
@@ -90,9 +89,9 @@ class Streams(Protocol):
     def run_turn(self, turn: TurnJob) -> None:
         """Run the job of a turn, to its end."""
 
-    def task_threads(self, group: str) -> TaskThreads | None:
-        """Who has the task threads now, for the job of a turn, named by its group. None while Spark does not know the
-        job, or where nobody can say."""
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
+        """Who has the task threads now, for the job of a turn, named by its group. None if all of these executors have
+        a thread left, while Spark does not know the job, or where nobody can say."""
 
     def close(self) -> None:
         """End what was started for the streams."""
@@ -125,11 +124,14 @@ class PlacedStreams:
         turn.begin(self._internals.spark)
         self._internals.run_seats(turn.seats, turn.function)
 
-    def task_threads(self, group: str) -> TaskThreads | None:
-        with traced("Spark does not say who has the task threads", *SPARK_ERRORS, OSError, level=logging.INFO):
-            if self._internals.knows_job(group):
-                # In this order: a task that begins between the two answers must not seem to have found no thread.
-                held = self._internals.threads_held()
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
+        # Whatever fails here, not only in Java: the turn can begin without the answer, and its query must not fail.
+        with traced("Spark does not say who has the task threads", Exception, level=logging.INFO):
+            # In this order: a task that begins between the two answers must not seem to have found no thread. And
+            # Spark is asked several times about each task, which is only worth it where an executor is full.
+            held = self._internals.threads_held()
+            is_full = any(held.get(one.id, 0) >= one.cores for one in executors)
+            if is_full and self._internals.knows_job(group):
                 return TaskThreads(frozenset(one.partition for one in self._internals.running(group)), held)
         return None
 

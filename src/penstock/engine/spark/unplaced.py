@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from penstock.cluster.provider import Executor
 from penstock.engine.spark.descriptor_frames import DESCRIPTOR
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
@@ -211,7 +212,7 @@ class UnplacedStreams:
         seats = spark.sparkContext.parallelize([(seat,) for seat, _ in turn.seats], max(len(turn.seats), 1))
         spark.createDataFrame(seats, DESCRIPTOR).mapInArrow(turn.function, "done binary").collect()
 
-    def task_threads(self, group: str) -> TaskThreads | None:
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
         return None
 
     def _started(self, query: StreamingQuery) -> StreamingQuery:

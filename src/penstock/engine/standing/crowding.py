@@ -27,8 +27,8 @@ class Crowding:
         look: Callable[[], TaskThreads | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`look` asks Spark who has the threads; it says None while Spark does not know the job of the turn, or where
-        nobody can say."""
+        """`look` asks Spark who has the threads; it says None if no executor is full, while Spark does not know the job
+        of the turn, or where nobody can say."""
         self._executors = executors
         self._ask = look
         self._clock = clock

@@ -269,7 +269,8 @@ class StandingQuery:
         before = self.turn
         self._turns[turn.number] = turn
         turn.start()
-        crowding = Crowding(places.executors, lambda: self.context.streams.task_threads(self.group(turn.number)))
+        named = frozenset(one for one in places.executors if one is not None)
+        crowding = Crowding(places.executors, lambda: self.context.streams.task_threads(self.group(turn.number), named))
         deadline = time.monotonic() + STAND_SECONDS
         # Who stands is asked first: the task of a bundle that stands has begun, and is not crowded out.
         while self.dealer.stands(turn.number) + crowding.out() < len(places.bundles) and time.monotonic() < deadline:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -44,8 +45,10 @@ class FewThreads:
         for task in tasks:
             task.join()
 
-    def task_threads(self, group: str) -> TaskThreads:
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
         with self._lock:
+            if not any(self._held[one.id] >= one.cores for one in executors):
+                return None
             return TaskThreads(frozenset(self._begun[int(group.rpartition("-")[2])]), dict(self._held))
 
     def _run(self, turn: Turn, index: int, executor: str) -> None:
