@@ -24,6 +24,7 @@ from penstock.engine.spark.host import SparkHost
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals, missing
 from penstock.engine.spark.state_partitions import StatePartition, repartition_state, state_folder
 from penstock.engine.spark.stream_plans import plan_of, refusal_of, stateful_nodes, stateful_operators
+from penstock.engine.spark.streams import TurnJob
 
 WAIT = 60
 
@@ -338,6 +339,46 @@ def test_a_job_runs_on_each_executor_that_is_named(internals: SparkInternals) ->
     executors = internals.executors()
     named = [executors[0], executors[3], executors[3]]
     assert sorted(internals.run_on(named, warm)) == sorted(one.id.encode() for one in named)
+
+
+def wait_until_told(batches):
+    for batch in batches:
+        for go_on in batch.column(0):
+            deadline = time.monotonic() + WAIT
+            while not Path(go_on.as_py().decode()).exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            yield pa.record_batch([pa.array([b""], pa.binary())], ["done"])
+
+
+def test_spark_says_which_tasks_of_a_turn_have_begun_and_who_has_the_threads(
+    standalone_host: SparkHost, internals: SparkInternals, tmp_path: Path
+) -> None:
+    """More tasks than the executor has threads: all threads are held, and the rest has not begun."""
+    [executor, other, *_] = internals.executors()
+    until(lambda: not any(internals.threads_held().values()))
+    seats = [(str(tmp_path / "go_on").encode(), executor) for _ in range(executor.cores + 2)]
+    seats.append((str(tmp_path / "go_on").encode(), other))
+    streams, job = standalone_host.streams, TurnJob("a-turn", "rows", seats, wait_until_told)
+    assert not internals.knows_job("a-turn")
+    assert streams.task_threads("a-turn", [executor]) is None, "no thread is held yet"
+    turn = threading.Thread(target=streams.run_turn, args=(job,))
+    turn.start()
+
+    def begun() -> int:
+        threads = streams.task_threads("a-turn", [executor])
+        return len(threads.begun) if threads is not None else 0
+
+    try:
+        until(lambda: begun() == executor.cores + 1)
+        threads = streams.task_threads("a-turn", [executor])
+        assert threads is not None
+        assert (threads.held[executor.id], threads.held[other.id]) == (executor.cores, 1)
+        assert len(seats) - 1 in threads.begun
+    finally:
+        (tmp_path / "go_on").touch()
+        turn.join(WAIT)
+    assert not turn.is_alive()
+    until(lambda: not any(internals.threads_held().values()))
 
 
 def test_stateful_operators_are_counted(standalone_host: SparkHost) -> None:

@@ -31,4 +31,5 @@ internals.py looks for what placing bundles needs; where another version lacks i
 18. java_errors.py, java_log.py, failures.py and refusals.py: what Spark and Py4J raise and log, what their words mean,
     and what Spark says that it cannot do.
 19. shuffle_reads.py: what Spark's shuffle brought to executors from other machines, of all queries at once.
+20. internals.py, threads_held(): how many tasks run on each executor now, as Spark's scheduler counts them.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ from penstock.engine.spark.state_partitions import StatePartition
 from penstock.logs import LOGGER
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: How Scala writes an entry of a map: an executor's id, and a number.
+_HELD = re.compile(r"^(.+) -> (\d+)$", re.MULTILINE)
 _CLASSES = (
     SOURCE,
     SINK,
@@ -145,6 +148,16 @@ class SparkInternals:
     def running(self, group: str) -> list[RanTask]:
         """Where the tasks of a job that runs now are, as Spark's own records have it."""
         return running_tasks(self._java, group)
+
+    def knows_job(self, group: str) -> bool:
+        """Whether Spark has a job of this group in its records: from the moment on in which the job begins."""
+        return bool(self._java.context.statusTracker().getJobIdsForGroup(group))
+
+    def threads_held(self) -> dict[str, int]:
+        """How many tasks run on each executor, by its id, of whatever job, as Spark's scheduler counts them: one call,
+        and exact, where Spark's records of executors may be seconds late."""
+        text = str(self._java.context.taskScheduler().runningTasksByExecutors().mkString("\n"))
+        return {executor: int(count) for executor, count in _HELD.findall(text)}
 
     # Queries
 

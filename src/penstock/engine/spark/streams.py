@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster.provider import Executor
 from penstock.engine.spark.internals import ArrowFunction, QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
+from penstock.logs import traced
 
 #: How long an answer of Spark's about all queries is good for.
 ACTIVE_SECONDS = 0.2
@@ -57,6 +59,16 @@ class TurnJob:
         context.setLocalProperty("spark.scheduler.pool", self.operator)
 
 
+@dataclass(frozen=True)
+class TaskThreads:
+    """Who has the task threads at a moment, as Spark's scheduler sees it."""
+
+    #: The tasks of a turn's job that have begun and go on, by their place among its seats.
+    begun: frozenset[int]
+    #: How many threads of each executor, by its id, tasks of whatever job have.
+    held: Mapping[str, int]
+
+
 class Streams(Protocol):
     """One of the two ways to start queries."""
 
@@ -76,6 +88,10 @@ class Streams(Protocol):
 
     def run_turn(self, turn: TurnJob) -> None:
         """Run the job of a turn, to its end."""
+
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
+        """Who has the task threads now, for the job of a turn, named by its group. None if all of these executors have
+        a thread left, while Spark does not know the job, or where nobody can say."""
 
     def close(self) -> None:
         """End what was started for the streams."""
@@ -107,6 +123,17 @@ class PlacedStreams:
     def run_turn(self, turn: TurnJob) -> None:
         turn.begin(self._internals.spark)
         self._internals.run_seats(turn.seats, turn.function)
+
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
+        # Whatever fails here, not only in Java: the turn can begin without the answer, and its query must not fail.
+        with traced("Spark does not say who has the task threads", Exception, level=logging.INFO):
+            # In this order: a task that begins between the two answers must not seem to have found no thread. And
+            # Spark is asked several times about each task, which is only worth it where an executor is full.
+            held = self._internals.threads_held()
+            is_full = any(held.get(one.id, 0) >= one.cores for one in executors)
+            if is_full and self._internals.knows_job(group):
+                return TaskThreads(frozenset(one.partition for one in self._internals.running(group)), held)
+        return None
 
     def close(self) -> None:
         pass

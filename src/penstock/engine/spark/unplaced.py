@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
@@ -26,10 +26,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from penstock.cluster.provider import Executor
 from penstock.engine.spark.descriptor_frames import DESCRIPTOR
 from penstock.engine.spark.internals import QueryIdentity, SparkInternals
 from penstock.engine.spark.java_callbacks import BatchSink, Feed
-from penstock.engine.spark.streams import ActiveQueries, TurnJob, WriteBatch, start_foreach_batch
+from penstock.engine.spark.streams import ActiveQueries, TaskThreads, TurnJob, WriteBatch, start_foreach_batch
 from penstock.logs import LOGGER, traced
 
 _FORMAT = "penstock_feed"
@@ -210,6 +211,9 @@ class UnplacedStreams:
         turn.begin(spark)
         seats = spark.sparkContext.parallelize([(seat,) for seat, _ in turn.seats], max(len(turn.seats), 1))
         spark.createDataFrame(seats, DESCRIPTOR).mapInArrow(turn.function, "done binary").collect()
+
+    def task_threads(self, group: str, executors: Collection[Executor]) -> TaskThreads | None:
+        return None
 
     def _started(self, query: StreamingQuery) -> StreamingQuery:
         """Wait until the query asks for its rows. Spark starts a Python process for every input and

@@ -26,6 +26,7 @@ from penstock.engine.query.seats import Seats
 from penstock.engine.spark.failures import FailureKind, kind_of, named_error
 from penstock.engine.spark.streams import TurnJob
 from penstock.engine.standing.batches import OpenBatch, Standing
+from penstock.engine.standing.crowding import Crowding
 from penstock.engine.standing.dealer import TOGETHER, Dealer
 from penstock.engine.standing.linger import Linger, at_a_far_store
 from penstock.engine.standing.server import BundleServer
@@ -261,14 +262,18 @@ class StandingQuery:
         return TurnPlaces(bundles, tuple(self.seats.executor(bundle.slot) for bundle in bundles))
 
     def _begin(self, places: TurnPlaces) -> None:
-        """Begin a turn. Its bundles stand before those of the turn before leave, so that rows wait for nobody."""
+        """Begin a turn. Its bundles stand before those of the turn before leave, so that rows wait for nobody. Where
+        executors have just the threads that are needed, some can only come when those have left."""
         self._last_turn += 1
         turn = Turn(self._last_turn, places, run_time(), self._run_turn, lambda _: self._changed.set())
         before = self.turn
         self._turns[turn.number] = turn
         turn.start()
+        named = frozenset(one for one in places.executors if one is not None)
+        crowding = Crowding(places.executors, lambda: self.context.streams.task_threads(self.group(turn.number), named))
         deadline = time.monotonic() + STAND_SECONDS
-        while self.dealer.stands(turn.number) < len(places.bundles) and time.monotonic() < deadline:
+        # Who stands is asked first: the task of a bundle that stands has begun, and is not crowded out.
+        while self.dealer.stands(turn.number) + crowding.out() < len(places.bundles) and time.monotonic() < deadline:
             if turn.over.is_set() or self._stopping:
                 break
             if before is None or before.over.is_set() or not self.dealer.stands(before.number):

@@ -172,6 +172,8 @@ def begun(deserted: bool, monkeypatch: pytest.MonkeyPatch) -> float:
     places = TurnPlaces((Bundle(Slot("a", 0), 1),), (None,))
     query._turns = {1: Turn(1, places, 0.0, lambda turn: None, lambda turn: None)}
     query._run_turn = lambda turn: ends.wait(10) and None  # type: ignore[method-assign]
+    streams = SimpleNamespace(task_threads=lambda group, executors: None)  # Spark does not say why they do not come
+    query._name, query.context = "rows-0", SimpleNamespace(streams=streams)  # type: ignore[assignment]
     dealer: Any = SimpleNamespace(
         stands=lambda turn: int(turn == 1),
         deserted=lambda seconds: deserted,
