@@ -54,7 +54,11 @@ def end(summary: Summary) -> str:
         text = "Drained: no row is on its way any more."
     else:
         text = "Drained: everything that the sources emitted has reached the sinks."
-    return " ".join(filter(None, (text, _left(summary), _unknown(summary))))
+    return " ".join(filter(None, (text, _left(summary), _unknown(summary), _unwritten(summary))))
+
+
+def _unwritten(summary: Summary) -> str:
+    return f"But {summary.unwritten_because}." if summary.unwritten_because else ""
 
 
 def _left(summary: Summary) -> str:

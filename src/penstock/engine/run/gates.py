@@ -106,8 +106,8 @@ class Gates:
     def drain(self, seconds: float) -> bool:
         """Shut the sources, and wait until all their rows have reached the sinks. False if that takes longer than so
         many seconds, or if a query fails that cannot be mended."""
-        self.begin_drain()
         queries, deadline = self._queries, time.monotonic() + seconds
+        self.begin_drain()
         while time.monotonic() < deadline:
             if self.drained:
                 return True
