@@ -24,7 +24,9 @@ from silent_proxy import SilentProxy
 from penstock.channels import database
 from penstock.channels.catalog import Catalog
 from penstock.channels.database import PATIENT
+from penstock.channels.line import Line
 from penstock.channels.log import Bound, Channels
+from penstock.channels.patience import Patience
 from penstock.errors import PenstockError
 
 #: Much less than any test waits, and more than what a busy computer takes for a transaction that is answered.
@@ -273,3 +275,21 @@ def test_an_sqlite_that_is_locked_does_not_hold_up_the_end(tmp_path: Path) -> No
         began = time.monotonic()
         problem_of(lambda: publish(catalog, 0))
         assert SECONDS <= time.monotonic() - began < SECONDS + 4
+
+
+def test_a_transaction_that_gets_no_timer_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another limit would take it for one that is under way, and end all others when its time is over."""
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    patience, line = Patience(), mock.Mock(Line)
+    patience.limit(SECONDS)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Timer, "start", none_left)
+        with pytest.raises(RuntimeError), patience.watching(line, time.monotonic()):
+            raise AssertionError("it is not begun")
+    patience.limit(0.01)
+    time.sleep(0.1)
+    assert not patience.is_over
+    line.cut_off.assert_not_called()

@@ -61,15 +61,15 @@ class Patience:
     @contextmanager
     def watching(self, line: Line, began: float) -> Iterator[None]:
         """In this block, the line is cut off when the time of its transaction is over."""
-        with self._changed:
-            self.check()
-            self._used[line] = began
-            self._set_timer(line, began)
         try:
+            with self._changed:
+                self.check()
+                self._used[line] = began
+                self._set_timer(line, began)
             yield
         finally:
             with self._changed:
-                del self._used[line]
+                self._used.pop(line, None)
                 if (timer := self._timers.pop(line, None)) is not None:
                     timer.cancel()
 

@@ -131,9 +131,11 @@ class Watch:
         self.steering = steering
 
     def until_the_end(self) -> tuple[Summary, int]:
-        finished = self._until_stopped()
+        try:
+            finished = self._until_stopped()
+        finally:
+            self.run.expect_end()  # an operation that is rolled back may wait for the catalog, also after a failure
         asked = self.stops.count
-        self.run.expect_end()  # an operation that is rolled back may wait for the catalog
         self.steering.close()
         drained = finished or self._drain(asked)
         code = INTERRUPTED if not drained and self.stops.count > asked else 0

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from control_fixtures import registry
@@ -92,6 +92,26 @@ def test_one_whose_end_could_not_be_written_says_so(order: Order, monkeypatch: p
     told, _ = run_topology(order, Quiet())
     assert told == replace(summary, unwritten_because="CATALOG_UNREACHABLE")
     assert seen[-1].how.endswith("But CATALOG_UNREACHABLE.")
+
+
+def test_one_that_fails_does_not_wait_without_end_for_its_catalog(order: Order) -> None:
+    """An operation that is rolled back then may wait for it: nobody has asked for a stop."""
+
+    class Failing:
+        started_at = 0.0
+        told: ClassVar[list[str]] = []
+
+        def check(self) -> None:
+            raise PenstockError("OPERATOR_FAILED", "A function failed.", "")
+
+        def expect_end(self) -> None:
+            self.told.append("the end")
+
+    run: Any = Failing()
+    watch = module.Watch(run, order, Quiet(), SimpleNamespace(count=0), SimpleNamespace())  # type: ignore[arg-type]
+    with pytest.raises(PenstockError, match="A function failed"):
+        watch.until_the_end()
+    assert run.told == ["the end"]
 
 
 def test_one_that_is_stopped_while_it_starts_is_gone_afterwards(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,13 +108,12 @@ class Gates:
         many seconds, or if a query fails that cannot be mended."""
         queries, deadline = self._queries, time.monotonic() + seconds
         self.begin_drain()
-        while time.monotonic() < deadline:
-            if self.drained:
-                return True
-            if any(query.failure is not None and not queries.mendable(query) for query in queries.all()):
+        while not self.drained:
+            failed = any(query.failure is not None and not queries.mendable(query) for query in queries.all())
+            if failed or time.monotonic() > deadline:
                 return False
             time.sleep(POLL)
-        return False
+        return True
 
     def has_arrived(self) -> bool:
         """Whether all rows that the sources have emitted have reached the sinks now. This waits for nothing."""

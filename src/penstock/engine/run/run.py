@@ -356,12 +356,12 @@ class Run:
             self.expect_end()
         drained = self._drained_at_stop = self.gates.drain(seconds) if drain else self._has_arrived()
         self.has_stopped = True
-        self._wait_for_catalog(END_SECONDS)  # before anything that may wait for a thread which writes
         # What is entered last is done first. Each is done whatever becomes of the others.
         with ExitStack() as ending:
             ending.callback(self._end_watcher, drained)
             ending.callback(self._end_catalog)
             ending.callback(self._end_queries)
+            self._wait_for_catalog(END_SECONDS)  # before anything that may wait for a thread which writes
             self._keeper.stop()  # before the queries: the keeper might start one again
             self.host.slots.forget(self._slots_changed)
             self.host.slots.happened = to_nobody
@@ -372,8 +372,8 @@ class Run:
         self._wait_for_catalog(max(self.settings.drain_seconds, END_SECONDS))
 
     def _wait_for_catalog(self, seconds: float) -> None:
-        if self._catalog is not None:
-            self._catalog.wait_at_most(seconds)
+        if (catalog := self._catalog) is not None:  # another thread may be stopping the run
+            catalog.wait_at_most(seconds)
 
     def _has_arrived(self) -> bool:
         was_started = self._context is not None and bool(self.started_at)

@@ -4,6 +4,7 @@ went wrong. Doubles for Spark; the gates are real."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -353,6 +354,24 @@ def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., SparkTopology
     run = make()
     assert not run.stop(drain=False)
     assert run.how_it_ended == "rows were still on their way, and are kept"
+
+
+def test_a_drain_looks_once_also_if_the_sources_take_all_its_time_to_end(
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query of a source that Spark drives ends after its batch, which can take longer than a short drain."""
+    run = make()
+    for query in run.queries.all():
+        query.intake.progress.empty_polls = 2
+        query.feeds = []
+    begin = run.gates.begin_drain
+
+    def slowly() -> None:
+        begin()
+        time.sleep(0.05)
+
+    monkeypatch.setattr(run.gates, "begin_drain", slowly)
+    assert run.gates.drain(0.01)
 
 
 class HungCatalog:
