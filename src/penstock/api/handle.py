@@ -83,6 +83,7 @@ class Handle(Steering):
             if not self._over.is_set():
                 with self.started:  # also if the rollback is interrupted: nobody could end the topology after that
                     self._over.set()
+                    self.run.expect_end()  # an operation that is rolled back may wait for the catalog
                     self.close()
                     self._drained = self.run.stop(drain)
                     if self.entry is not None:

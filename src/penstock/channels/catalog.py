@@ -76,6 +76,11 @@ class Catalog:
             return
         self._fence.check()
 
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on the database has so many seconds for every transaction, also for one that is under way: the
+        topology ends. After the first that it does not answer in time, each fails with CATALOG_UNREACHABLE at once."""
+        self._database.wait_at_most(seconds)
+
     def close(self) -> None:
         self._database.close()
 

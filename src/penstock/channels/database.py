@@ -4,12 +4,10 @@ may pass."""
 from __future__ import annotations
 
 import os
-import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -20,6 +18,8 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from penstock.channels.hold import FileHold, Hold, NoHold, SessionHold
+from penstock.channels.line import Line
+from penstock.channels.patience import Patience
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
 
@@ -112,6 +112,7 @@ class Database:
         self._content = content
         self._secrets = _secrets(engine.url)
         self._hold: Hold = NoHold()
+        self._patience = Patience()
         #: A database that answered once may be restarted and is waited for; one that never answered is an error at
         #: once.
         self._once_prepared: Retries | None = None
@@ -182,13 +183,14 @@ class Database:
         """Whether this process has the lock. A lock that was lost is taken again unless somebody else has it; the
         server may not have noticed yet that the session which had it is gone."""
         try:
+            self._patience.check()
             return not self._hold.lost() or self._hold.take()
         except DBAPIError as error:
             raise self.unreachable(error) from None
 
     def _make_hold(self, name: str) -> Hold:
         if not self.is_sqlite:
-            return SessionHold(self._engine, name)
+            return SessionHold(self._engine, name, lambda connection: self._watched(connection, time.monotonic()))
         path = self._engine.url.database
         if not path or path == ":memory:":
             return NoHold()
@@ -202,34 +204,51 @@ class Database:
 
         When the connection is lost during the commit nobody knows whether the work was done, so it must be able to
         find out when it is called again."""
+        began = time.monotonic()
         for pause in (retries or self._retries).pauses():
             try:
-                with self._engine.begin() if within is None else self._bounded(within) as connection:
+                self._patience.check()
+                with self._engine.begin() if self.is_sqlite else self._bounded(within, began) as connection:
                     return work(connection)
             except _MISTAKES:
                 raise
             except (DBAPIError, PoolTimeoutError) as error:
-                if pause is None or not _may_pass(error):
+                if pause is None or not _may_pass(error) or self._patience.is_over:
                     raise self.unreachable(error) from None
                 if _state(error) == _READ_ONLY:
                     self._engine.dispose()  # the address may lead to another server by now
                 LOGGER.info("%s Penstock tries again in %g s.", self.unreachable(error).message, pause)
-                time.sleep(pause)
+                if not self._patience.pause(pause, began):
+                    raise self.unreachable(error) from None
         raise AssertionError("the last pause is None")
 
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on a transaction takes so many seconds at most, with all attempts, also one that is under way. After
+        the first that was not answered in that time nothing more is sent. On SQLite, an attempt that waits for a lock
+        is not given up before BUSY_SECONDS are over."""
+        self._patience.limit(seconds)
+
     @contextmanager
-    def _bounded(self, seconds: float) -> Iterator[sa.Connection]:
-        """A transaction in which each statement takes so many seconds at most. On SQLite, only a lock can last, and
-        BUSY_SECONDS bound that. PostgreSQL gives up the statement; if it does not even do that, the connection is cut
-        off: nothing else ends the wait for a server that hangs."""
-        if self.is_sqlite:
-            with self._engine.begin() as connection:
-                yield connection
-            return
-        hangs = seconds + GRACE_SECONDS
-        with self._engine.connect() as connection, _cut_off_after(hangs, connection), connection.begin():
-            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(seconds * 1000)}")
+    def _bounded(self, within: float | None, began: float) -> Iterator[sa.Connection]:
+        """A transaction on PostgreSQL in which each statement takes `within` seconds at most. PostgreSQL gives up the
+        statement; if it does not even do that, the connection is cut off: nothing else ends the wait for a server that
+        hangs. On SQLite, only a lock can last, and BUSY_SECONDS bound that."""
+        with (
+            self._engine.connect() as connection,
+            self._watched(connection, began, needed=within is not None) as line,
+            nullcontext() if within is None else line.cut_off_after(within + GRACE_SECONDS),
+            connection.begin(),
+        ):
+            if within is not None:
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(within * 1000)}")
             yield connection
+
+    @contextmanager
+    def _watched(self, connection: sa.Connection, began: float, *, needed: bool = False) -> Iterator[Line]:
+        """A block in which a connection to PostgreSQL can be cut off, and is when its time is over."""
+        line = Line(connection, needed=needed)
+        with line.used(), self._patience.watching(line, began):
+            yield line
 
     def prepare_statement(self, statement: sa.UpdateBase, names: Sequence[str] | None = None) -> Prepared:
         """A statement for who runs it very often. `names` are the columns that an INSERT gets."""
@@ -342,51 +361,6 @@ def _postgresql(url: sa.URL, content: DatabaseContent) -> sa.Engine:
             f"{_shown(url)}: the PostgreSQL driver is not installed",
             "Install it: pip install 'psycopg[binary]>=3.1'. Penstock's extra `postgresql` has it too.",
         ) from None
-
-
-@contextmanager
-def _cut_off_after(seconds: float, connection: sa.Connection) -> Iterator[None]:
-    """Whoever waits for an answer on this connection gets an error after so many seconds, and nobody after the block:
-    the pool may have given the connection to somebody else by then."""
-    with _line(connection) as line:
-        deciding, is_over, is_cut = threading.Lock(), False, False
-
-        def cut_off() -> None:
-            nonlocal is_cut
-            with deciding:  # a timer that is cancelled may have begun with this already
-                if is_over:
-                    return
-                is_cut = True
-                with suppress(OSError):  # the other end was faster
-                    line.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(seconds, cut_off)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        except DBAPIError:
-            if not is_cut:
-                raise
-            # The driver's own error says that the server has closed the connection, and may have crashed.
-            why = TimeoutError(f"it has not answered for {seconds:g} s, so Penstock has cut off the connection")
-            raise sa.exc.OperationalError("", {}, why, connection_invalidated=True) from None
-        finally:
-            timer.cancel()
-            with deciding:
-                is_over = True
-            if is_cut:
-                connection.invalidate()  # also if all of it was done just in time
-
-
-def _line(connection: sa.Connection) -> socket.socket:
-    """The socket of a connection, with a descriptor of its own: by the time that it is used, the number of the other
-    one may belong to another file."""
-    try:
-        return socket.socket(fileno=os.dup(connection.connection.fileno()))
-    except (OSError, connection.dialect.loaded_dbapi.Error) as problem:  # no descriptor is left, or it has no socket
-        connection.invalidate()
-        raise sa.exc.OperationalError("", {}, problem, connection_invalidated=True) from None
 
 
 def _may_pass(error: DBAPIError | PoolTimeoutError) -> bool:

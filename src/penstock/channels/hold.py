@@ -9,8 +9,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
@@ -84,9 +86,13 @@ class FileHold:
 class SessionHold:
     """An advisory lock of PostgreSQL, on a connection of its own: it ends with that session."""
 
-    def __init__(self, engine: sa.Engine, name: str) -> None:
+    def __init__(
+        self, engine: sa.Engine, name: str, watched: Callable[[sa.Connection], AbstractContextManager[Any]]
+    ) -> None:
+        """`watched` makes a block in which a connection is cut off if the server must not be waited for any longer."""
         self._engine = engine
         self._name = name
+        self._watched = watched
         self._connection: sa.Connection | None = None
 
     def take(self) -> bool:
@@ -103,13 +109,9 @@ class SessionHold:
     def _try(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            for setting, value in _SERVER_KEEPALIVE.items():
-                # So that a driver whose machine is gone does not keep the lock for hours.
-                connection.execute(sa.text(f"SET {setting} = {value}"))
-            # Locks are a database's, tables a schema's.
-            whole = f"{connection.scalar(sa.select(sa.func.current_schema()))}/{self._name}"
-            key = int.from_bytes(hashlib.sha256(whole.encode()).digest()[:8], "big", signed=True)
-            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
+            with self._watched(connection):
+                has_it = self._ask(connection)
+            if has_it:
                 self._connection = connection
                 return True
         except DBAPIError:
@@ -119,11 +121,21 @@ class SessionHold:
         connection.close()
         return False
 
+    def _ask(self, connection: sa.Connection) -> bool:
+        for setting, value in _SERVER_KEEPALIVE.items():
+            # So that a driver whose machine is gone does not keep the lock for hours.
+            connection.execute(sa.text(f"SET {setting} = {value}"))
+        # Locks are a database's, tables a schema's.
+        whole = f"{connection.scalar(sa.select(sa.func.current_schema()))}/{self._name}"
+        key = int.from_bytes(hashlib.sha256(whole.encode()).digest()[:8], "big", signed=True)
+        return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))))
+
     def lost(self) -> bool:
         if self._connection is None:
             return True
         try:
-            self._connection.scalar(sa.select(1))
+            with self._watched(self._connection):
+                self._connection.scalar(sa.select(1))
         except DBAPIError as error:
             # Only its kind is written down: the text of a database's error may hold a secret of the URL.
             LOGGER.warning("the session that held the lock of the database was lost: %s", type(error).__name__)

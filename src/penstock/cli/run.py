@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.api.discovery import Entry
 from penstock.api.neighbourhood import leases_of, neighbours_of
@@ -100,6 +100,9 @@ def _launched(order: Order, screen: Screen, stops: StopRequests, entry: Entry | 
                 summary, code = Watch(run, order, screen, stops, steering).until_the_end()
             _tell_of_the_end(entry, end(summary))
             run.stop(drain=False)  # the watch has drained it, or the user does not want that
+            if run.unwritten_because:
+                summary = replace(summary, unwritten_because=run.unwritten_because)
+                _tell_of_the_end(entry, end(summary))
             return summary, code
     except _STOPPED_EARLY:
         _tell_of_the_end(entry, NOTHING_READ)
@@ -128,7 +131,10 @@ class Watch:
         self.steering = steering
 
     def until_the_end(self) -> tuple[Summary, int]:
-        finished = self._until_stopped()
+        try:
+            finished = self._until_stopped()
+        finally:
+            self.run.expect_end()  # an operation that is rolled back may wait for the catalog, also after a failure
         asked = self.stops.count
         self.steering.close()
         drained = finished or self._drain(asked)
@@ -151,8 +157,8 @@ class Watch:
     def _drain(self, asked: int) -> bool:
         """Wait until emitted rows have reached the sinks, unless the user asks once more to stop."""
         run = self.run
-        run.begin_drain()
         deadline = time.monotonic() + self.order.settings.drain_seconds
+        run.begin_drain()
         while not run.drained:
             run.check()
             if self.stops.at_once or self.stops.count > asked or time.monotonic() > deadline:

@@ -81,6 +81,8 @@ class Summary:
     resumable: bool = False
     #: Operators of which it is not known whether they hold results that are not emitted yet.
     unknown_inside: tuple[str, ...] = ()
+    #: Why the end could not be written to the catalog; empty if it could.
+    unwritten_because: str = ""
 
     @property
     def left_inside(self) -> dict[str, int]:
@@ -128,6 +130,7 @@ class Summary:
             "left_inside": self.left_inside,
             "left_inside_unknown": list(self.unknown_inside),
             "unplaced": self.unplaced_because or None,
+            "unwritten": self.unwritten_because or None,
             "as_planned": self.as_planned,
         }
 

@@ -55,7 +55,11 @@ def end(summary: Summary) -> str:
     else:
         text = "Drained: everything that the sources emitted has reached the sinks."
     sentences = (_sentence(unknown_in_words(summary.unknown_inside)), _sentence(more_in_words(summary.may_give_more)))
-    return " ".join(filter(None, (text, _left(summary), *sentences)))
+    return " ".join(filter(None, (text, _left(summary), *sentences, _unwritten(summary))))
+
+
+def _unwritten(summary: Summary) -> str:
+    return f"But {summary.unwritten_because}." if summary.unwritten_because else ""
 
 
 def _left(summary: Summary) -> str:

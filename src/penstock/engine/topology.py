@@ -42,6 +42,7 @@ class SparkTopology(Run):
 
     def begin_drain(self) -> None:
         """Let the sources emit nothing more; rows that they have emitted go on to the sinks."""
+        self.expect_end()
         self.gates.begin_drain()
 
     @property

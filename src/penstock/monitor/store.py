@@ -68,6 +68,10 @@ class StatisticsStore:
     def __repr__(self) -> str:
         return f"StatisticsStore({self._database.shown}, {self._topology})"
 
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on the database has so many seconds for every transaction: the topology ends."""
+        self._database.wait_at_most(seconds)
+
     def close(self) -> None:
         self._database.close()
 

@@ -146,6 +146,10 @@ class Life(Protocol):
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the topology has finished (True) or the time is over (False). Raises what `check` raises."""
 
+    def expect_end(self) -> None:
+        """The end is asked for, and what is under way is about to be rolled back. From now on nobody waits without end
+        for a database that does not answer."""
+
     def begin_drain(self) -> None:
         """Let the sources emit nothing more at all; rows that they have emitted go on."""
 
@@ -160,6 +164,11 @@ class Life(Protocol):
     @property
     def how_it_ended(self) -> str:
         """How the topology ended, in words; empty until it has stopped."""
+
+    @property
+    def unwritten_because(self) -> str:
+        """Why its end could not be written to the catalog, in words; empty if it could. The next start on its state
+        makes up for that."""
 
 
 class RunningTopology(Identity, Machines, Measurements, Events, Life, Protocol):

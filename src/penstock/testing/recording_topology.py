@@ -75,6 +75,7 @@ class RecordingTopology:
         #: Whether all sources have ended and all rows have reached the sinks; `finish` sets it.
         self.finished = False
         self.how_it_ended = ""
+        self.unwritten_because = ""
         #: Slots that cannot take rows now.
         self.lost: set[Slot] = set()
         #: Operator -> rows that wait in front of it.
@@ -223,6 +224,9 @@ class RecordingTopology:
             self._ending.wait_for(lambda: self.finished or self.failure is not None, seconds)
         self.check()
         return self.finished
+
+    def expect_end(self) -> None:
+        """It waits for no database."""
 
     def begin_drain(self) -> None:
         self.draining = True

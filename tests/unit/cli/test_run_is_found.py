@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from control_fixtures import registry
@@ -39,7 +39,9 @@ def order(registry: Path) -> Order:
     return Order(loaded, topology.definition(), ClusterChoice("local"), Settings())
 
 
-def launching(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None = None) -> list[Running]:
+def launching(
+    monkeypatch: pytest.MonkeyPatch, problem: BaseException | None = None, unwritten: str = ""
+) -> list[Running]:
     """A double of Spark's start and end; what others find at the begin of the one and at the end of the other."""
     seen: list[Running] = []
 
@@ -48,7 +50,7 @@ def launching(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None = N
         seen.extend(all_running())
         if problem is not None:
             raise problem
-        yield SimpleNamespace(stop=lambda drain: True)
+        yield SimpleNamespace(stop=lambda drain: True, unwritten_because=unwritten)
         seen.extend(all_running())  # Spark is being stopped, and the state is not free yet
 
     monkeypatch.setattr(module, "started", started)
@@ -75,6 +77,41 @@ def test_from_the_begin_of_its_start_to_its_very_end(order: Order, monkeypatch: 
     assert seen[1].state == "/state"
     assert seen[2].how == "Drained: everything that the sources emitted has reached the sinks."
     assert all_running() == []
+
+
+def test_one_whose_end_could_not_be_written_says_so(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = launching(monkeypatch, unwritten="CATALOG_UNREACHABLE")
+
+    @contextmanager
+    def steered(*words: object) -> Iterator[Any]:
+        yield None
+
+    summary = Summary("found", "local", {}, 1.0, (), drained=False)
+    monkeypatch.setattr(module, "steered", steered)
+    monkeypatch.setattr(module.Watch, "until_the_end", lambda watch: (summary, 0))
+    told, _ = run_topology(order, Quiet())
+    assert told == replace(summary, unwritten_because="CATALOG_UNREACHABLE")
+    assert seen[-1].how.endswith("But CATALOG_UNREACHABLE.")
+
+
+def test_one_that_fails_does_not_wait_without_end_for_its_catalog(order: Order) -> None:
+    """An operation that is rolled back then may wait for it: nobody has asked for a stop."""
+
+    class Failing:
+        started_at = 0.0
+        told: ClassVar[list[str]] = []
+
+        def check(self) -> None:
+            raise PenstockError("OPERATOR_FAILED", "A function failed.", "")
+
+        def expect_end(self) -> None:
+            self.told.append("the end")
+
+    run: Any = Failing()
+    watch = module.Watch(run, order, Quiet(), SimpleNamespace(count=0), SimpleNamespace())  # type: ignore[arg-type]
+    with pytest.raises(PenstockError, match="A function failed"):
+        watch.until_the_end()
+    assert run.told == ["the end"]
 
 
 def test_one_that_is_stopped_while_it_starts_is_gone_afterwards(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,14 @@ def test_what_did_not_get_through_is_said():
     assert "before any row" in page(nothing_ran("flow", "local"))
 
 
+def test_an_end_that_is_not_in_the_catalog_is_said():
+    one = replace(summary(RIGHT, drained=False), unwritten_because="the catalog was away")
+    assert "But the catalog was away." in page(one)
+    assert one.as_json()["unwritten"] == "the catalog was away"
+    assert "But" not in page(summary(RIGHT))
+    assert summary(RIGHT).as_json()["unwritten"] is None
+
+
 def holding(*kept: KeptState, late_rows: int = 0, resumable: bool = False, drained: bool = True) -> Summary:
     one = summary(RIGHT, drained=drained)
     operator = replace(one.operators[0], name="windows", kind="keyed", kept=kept, late_rows=late_rows)

@@ -106,15 +106,14 @@ class Gates:
     def drain(self, seconds: float) -> bool:
         """Shut the sources, and wait until all their rows have reached the sinks. False if that takes longer than so
         many seconds, or if a query fails that cannot be mended."""
-        self.begin_drain()
         queries, deadline = self._queries, time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if self.drained:
-                return True
-            if any(query.failure is not None and not queries.mendable(query) for query in queries.all()):
+        self.begin_drain()
+        while not self.drained:
+            failed = any(query.failure is not None and not queries.mendable(query) for query in queries.all())
+            if failed or time.monotonic() > deadline:
                 return False
             time.sleep(POLL)
-        return False
+        return True
 
     def has_arrived(self) -> bool:
         """Whether all rows that the sources have emitted have reached the sinks now. This waits for nothing."""

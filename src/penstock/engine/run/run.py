@@ -21,7 +21,7 @@ from penstock.engine.run.any_query import AnyQuery
 from penstock.engine.run.arrangement import Arrangement
 from penstock.engine.run.chaining import Chaining
 from penstock.engine.run.chores import Chores, staging_of
-from penstock.engine.run.ending import ended_in_words
+from penstock.engine.run.ending import END_SECONDS, ended_in_words, unwritten_in_words
 from penstock.engine.run.function_plans import plans_of
 from penstock.engine.run.gates import Gates
 from penstock.engine.run.keeping import Keeper
@@ -91,6 +91,8 @@ class Run:
         self._drained_at_stop = False
         #: How the run ended, in words; empty until it has stopped.
         self.how_it_ended = ""
+        #: Why the end could not be written to the catalog; empty if it could.
+        self.unwritten_because = ""
         self._catalog: Catalog | None = None
         self._context: RunContext | None = None
         self._chores: Chores | None = None
@@ -353,6 +355,8 @@ class Run:
         if self.has_stopped:
             return self._drained_at_stop
         seconds = self.settings.drain_seconds
+        if drain:
+            self.expect_end()
         drained = self._drained_at_stop = self.gates.drain(seconds) if drain else self._has_arrived()
         self.has_stopped = True
         # What is entered last is done first. Each is done whatever becomes of the others.
@@ -360,10 +364,19 @@ class Run:
             ending.callback(self._end_watcher, drained)
             ending.callback(self._end_catalog)
             ending.callback(self._end_queries)
+            self._wait_for_catalog(END_SECONDS)  # before anything that may wait for a thread which writes
             self._keeper.stop()  # before the queries: the keeper might start one again
             self.host.slots.forget(self._slots_changed)
             self.host.slots.happened = to_nobody
         return drained
+
+    def expect_end(self) -> None:
+        """The end is asked for. Nobody waits for the catalog for longer than a drain may take: it has failed then."""
+        self._wait_for_catalog(max(self.settings.drain_seconds, END_SECONDS))
+
+    def _wait_for_catalog(self, seconds: float) -> None:
+        if (catalog := self._catalog) is not None:  # another thread may be stopping the run
+            catalog.wait_at_most(seconds)
 
     def _has_arrived(self) -> bool:
         was_started = self._context is not None and bool(self.started_at)
@@ -381,28 +394,38 @@ class Run:
         # The next start sweeps what is left.
         with traced("the catalog could not be tidied up at the end of the run", PenstockError, OSError):
             try:
-                self._catalog.keep_hold()  # a driver that has taken over tidies up by itself
+                self._tidy_up(self._catalog)
             except PenstockError as error:
-                if error.name != "STATE_TAKEN_OVER":
-                    # The catalog may lack batches, or is away and may come back without some. This run ends over that,
-                    # and without a note the next start would not know of them.
-                    self._note_published()
+                if error.name == "CATALOG_UNREACHABLE":
+                    self.unwritten_because = unwritten_in_words(error)
                 raise
-            if self._kept_record is not None:
-                self._kept_record.write()
-            self._note_published()
-            if self._chores is not None:
-                names, catalog = [operator.name for operator in self.definition.operators], self._catalog
-                self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))
         self._catalog.close()
         self._catalog = None
+
+    def _tidy_up(self, catalog: Catalog) -> None:
+        try:
+            catalog.keep_hold()  # a driver that has taken over tidies up by itself
+        except PenstockError as error:
+            if error.name != "STATE_TAKEN_OVER":
+                # The catalog may lack batches, or is away and may come back without some. This run ends over that, and
+                # without a note the next start would not know of them.
+                self._note_published()
+            raise
+        if self._kept_record is not None:
+            self._kept_record.write()
+        self._note_published()
+        if self._chores is not None:
+            names = [operator.name for operator in self.definition.operators]
+            self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))
 
     def _end_watcher(self, drained: bool) -> None:
         if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
         more = may_give_more({one.name: self.kept(one.name) for one in self.definition.operators})
-        self.how_it_ended = how = ended_in_words(drained, left, unknown, more)
+        self.how_it_ended = how = ended_in_words(drained, left, unknown, more, self.unwritten_because)
+        if self.unwritten_because:
+            self.happened(EventKind.FAULT, self.unwritten_because, self.definition.name)
         fields = {"left_inside": left, "left_inside_unknown": unknown}
         self.happened(EventKind.STOPPED, how, self.definition.name, fields=fields)
         self._watcher.close()

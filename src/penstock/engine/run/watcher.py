@@ -16,6 +16,7 @@ from penstock.cluster.model import Cluster, Placement
 from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
 from penstock.engine.run.any_query import AnyQuery
+from penstock.engine.run.ending import END_SECONDS
 from penstock.engine.state.sizes import state_sizes
 from penstock.errors import PenstockError
 from penstock.logs import LOGGER
@@ -101,7 +102,9 @@ class Watcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left. A thread that waits for the store does not hold up the end of the run."""
+        if self.monitor.store is not None:
+            self.monitor.store.wait_at_most(END_SECONDS)
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()

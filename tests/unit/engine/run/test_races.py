@@ -4,6 +4,7 @@ went wrong. Doubles for Spark; the gates are real."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -20,6 +21,8 @@ from penstock.engine.query.pacing import Pacer
 from penstock.engine.query.query import OperatorQuery
 from penstock.engine.query.state_account import StateAccount, StateAccounts
 from penstock.engine.run import chaining, queries
+from penstock.engine.run.ending import END_SECONDS
+from penstock.engine.run.keeping import Keeper
 from penstock.engine.spark.failures import FailureKind
 from penstock.engine.topology import SparkTopology
 from penstock.errors import PenstockError
@@ -363,6 +366,79 @@ def test_a_run_that_is_stopped_at_once_has_not(make: Callable[..., SparkTopology
     run = make()
     assert not run.stop(drain=False)
     assert run.how_it_ended == "rows were still on their way, and are kept"
+
+
+def test_a_drain_looks_once_also_if_the_sources_take_all_its_time_to_end(
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query of a source that Spark drives ends after its batch, which can take longer than a short drain."""
+    run = make()
+    for query in run.queries.all():
+        query.intake.progress.empty_polls = 2
+        query.feeds = []
+    begin = run.gates.begin_drain
+
+    def slowly() -> None:
+        begin()
+        time.sleep(0.05)
+
+    monkeypatch.setattr(run.gates, "begin_drain", slowly)
+    assert run.gates.drain(0.01)
+
+
+class HungCatalog:
+    """The catalog of a server that never answers: whoever asks waits until somebody says how long at most."""
+
+    def __init__(self) -> None:
+        self.limits: list[float] = []
+        self._is_limited = threading.Event()
+        self.closed = False
+
+    def wait_at_most(self, seconds: float) -> None:
+        self.limits.append(seconds)
+        if seconds == END_SECONDS:
+            self._is_limited.set()
+
+    def keep_hold(self) -> None:
+        assert self._is_limited.wait(30)
+        raise PenstockError("CATALOG_UNREACHABLE", "The catalog cannot be reached: it has not answered.", "")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_run_whose_catalog_never_answers_ends_and_says_so(make: Callable[..., SparkTopology]) -> None:
+    run = make()
+    catalog: Any = HungCatalog()
+    run._catalog = catalog
+    events: list[tuple[str, str]] = []
+    run.happened = lambda kind, reason, *words, **more: events.append((kind, reason))  # type: ignore[assignment, return-value]
+    run._keeper = Keeper(catalog.keep_hold, 0.001, lambda: None)
+    run._keeper.start()
+    run.expect_end()
+    thread = threading.Thread(target=run.stop, args=(False,), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "the stop hangs"
+    assert catalog.limits == [run.settings.drain_seconds, END_SECONDS]
+    assert catalog.closed
+    assert [kind for kind, _ in events] == ["fault", "stopped"]
+    for told in (events[0][1], run.how_it_ended, run.unwritten_because):
+        assert "CATALOG_UNREACHABLE: The catalog cannot be reached: it has not answered)" in told
+        assert told.endswith("with --state, the next run looks which, and goes on from there")
+
+
+def test_a_run_that_another_driver_has_replaced_does_not_say_that_its_catalog_is_away(
+    make: Callable[..., SparkTopology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced(_: object) -> None:
+        raise PenstockError("STATE_TAKEN_OVER", "Another process has taken over.", "")
+
+    run = make()
+    run._catalog = HungCatalog()  # type: ignore[assignment]
+    monkeypatch.setattr(HungCatalog, "keep_hold", replaced)
+    run.stop(drain=False)
+    assert run.unwritten_because == ""
 
 
 def test_a_run_of_which_nobody_knows_what_is_inside_does_not_claim_that_everything_arrived(
