@@ -50,9 +50,16 @@ class Recorder(Monitor):
 
 
 def query(name: str) -> Any:
-    intake = SimpleNamespace(started=None, throttled=name == "rows", held_back=False)
+    intake = SimpleNamespace(throttled=name == "rows", held_back=False)
     operator = DEFINITION.operator(name)
-    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, feeds=[], query=None, waited=lambda: [])
+    fields: dict[str, Any] = {
+        "feeds": [],
+        "query": None,
+        "waited": lambda: [],
+        "batch_started": None,
+        "open_batches": None,
+    }
+    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, **fields)
 
 
 @pytest.fixture
@@ -113,6 +120,30 @@ def test_what_a_source_has_emitted_counts_with_what_is_in_work(around: Watched) 
     source.rows_in_work = None  # type: ignore[misc]
     assert watcher._levels("rows", 1.0).emitted is None, "nobody has looked yet, or the gate is closed"
     assert watcher._levels("work", 1.0).emitted is None
+
+
+def test_a_look_has_all_open_batches_of_bundles_that_stand_also_the_one_that_comes_with_a_report(
+    around: Watched,
+) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    now = time.monotonic()
+    around.queries["work"].open_batches = {4: now - 2, 5: now - 1}  # type: ignore[misc, assignment]
+    watcher.published(report(4, 200.0), [])
+    [sample] = monitor.samples
+    assert sample.batch == 4
+    assert sample.levels is not None
+    for seen in (sample.levels, watcher._levels("work", 200.0)):
+        assert seen.batch_since is None
+        assert seen.open_batches == {4: pytest.approx(198.0, abs=0.5), 5: pytest.approx(199.0, abs=0.5)}
+
+
+def test_a_look_at_micro_batches_has_the_one_that_is_under_way(around: Watched) -> None:
+    watcher = Watcher(Recorder(), around, 10.0)
+    around.queries["work"].batch_started = time.monotonic() - 3  # type: ignore[misc, assignment]
+    seen = watcher._levels("work", 200.0)
+    assert (seen.batch_since, seen.open_batches) == (pytest.approx(197.0, abs=0.5), None)
+    assert watcher._levels("work", 200.0, between_batches=True).batch_since is None
 
 
 def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:
