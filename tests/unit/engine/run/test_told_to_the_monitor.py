@@ -14,6 +14,7 @@ import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster
 from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
@@ -135,14 +136,25 @@ def test_a_look_has_all_open_batches_of_bundles_that_stand_also_the_one_that_com
     assert sample.levels is not None
     for seen in (sample.levels, watcher._levels("work", 200.0)):
         assert seen.batch_since is None
-        assert seen.open_batches == {4: pytest.approx(198.0, abs=0.5), 5: pytest.approx(199.0, abs=0.5)}
+        assert seen.open_batches is not None
+        assert list(seen.open_batches) == [4, 5]
+
+
+def test_when_batches_were_cut_does_not_shift_if_somebody_looks_late(around: Watched) -> None:
+    """Reports of one transaction are told one by one, and whoever looks may wait for the lock."""
+    watcher = Watcher(Recorder(), around, 10.0)
+    work, late = around.queries["work"], run_time() - 5
+    work.open_batches = {4: time.monotonic() - 2}  # type: ignore[misc, assignment]
+    assert watcher._levels("work", late).open_batches == {4: pytest.approx(run_time() - 2, abs=0.5)}
+    work.batch_started = time.monotonic() - 3  # type: ignore[misc, assignment]
+    assert watcher._levels("work", late).batch_since == pytest.approx(run_time() - 3, abs=0.5)
 
 
 def test_a_look_at_micro_batches_has_the_one_that_is_under_way(around: Watched) -> None:
     watcher = Watcher(Recorder(), around, 10.0)
     around.queries["work"].batch_started = time.monotonic() - 3  # type: ignore[misc, assignment]
     seen = watcher._levels("work", 200.0)
-    assert (seen.batch_since, seen.open_batches) == (pytest.approx(197.0, abs=0.5), None)
+    assert (seen.batch_since, seen.open_batches) == (pytest.approx(run_time() - 3, abs=0.5), None)
     assert watcher._levels("work", 200.0, between_batches=True).batch_since is None
 
 
