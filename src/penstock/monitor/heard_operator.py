@@ -54,7 +54,7 @@ def heard_or_gap(operator: Operator, window: WindowTotals) -> HeardOperator | Ga
         return Gap(name, "", reason, grave=True)
     batch_since = _under_way_since(totals)
     start = _start(totals, window, name)
-    seconds = max(_stop(totals, window, batch_since) - start + _between_bundles(totals, start), 0.0)
+    seconds = max(_stop(totals, window, batch_since) - start + _between_bundles(totals, start), _least(totals))
     counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
     return HeardOperator(operator, totals, seconds, counted)
 
@@ -89,6 +89,15 @@ def _between_bundles(totals: OperatorTotals, start: float) -> float:
     if bundles < 2 or begins[-1] - begins[0] > longest or ends[-1] - ends[0] > longest:
         return 0.0  # one hangs, or was idle: what the others do says nothing of its time
     return _middle(ends) - _middle(begins)
+
+
+def _least(totals: OperatorTotals) -> float:
+    """What is counted took at least as long as a bundle had its share of a batch, on average. The first batches of
+    several bundles begin almost together: as long as only one of them is counted, the time up to the start of the next
+    one would be next to nothing."""
+    if not totals.batches or not _under_way(totals):
+        return 0.0
+    return (totals.seconds if totals.longest_shares is None else totals.longest_shares) / totals.batches
 
 
 def _middle(moments: Sequence[float]) -> float:

@@ -333,6 +333,23 @@ def test_bundles_that_were_idle_before_their_first_batch_have_been_there_all_the
     assert snapshot(counts, now).operators["work"].rate == pytest.approx(1800 / (idle_until + 9.45 - 25.2))
 
 
+@pytest.mark.parametrize(("longest_share", "rate"), [(None, 100.0), (0.8, 125.0)])
+@pytest.mark.parametrize("others", [{}, {2: 26.21}, {2: 26.21, 3: 27.21}])
+def test_the_first_batch_took_as_long_as_its_share_however_soon_that_of_another_bundle_began(
+    others: dict[int, float], longest_share: float | None, rate: float
+) -> None:
+    """Two bundles began almost together, right after the window. One has done its batch, the other one has not."""
+    counts = Counts(10, 20, since=0)
+    counts.restart(25.2)
+    more = {"batch": 0, "slots": (work("a/1", 100, 0.8),), "longest_share": longest_share}
+    counts.add(sample("work", 26.21, rows=100, seconds=1.0, **more))
+    counts.see("work", levels(27.3, open_batches={1: 25.211, **others}))
+    operator = snapshot(counts, now=27.3).operators["work"]
+    assert operator.rate == pytest.approx(rate)
+    assert operator.utilisation is not None
+    assert operator.utilisation <= 1
+
+
 @pytest.mark.parametrize("apart", [0.0, 0.01, 0.5, 0.9])
 @pytest.mark.parametrize("now", [40.005, 40.4, 40.95])
 def test_bundles_that_begin_at_almost_the_same_moment_count_neither_for_a_batch_too_many_nor_too_few(
