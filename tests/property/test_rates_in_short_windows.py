@@ -66,14 +66,14 @@ def publish(random: Random, batches: list[Batch]) -> list[Batch]:
     return batches
 
 
-def moments(batches: list[Batch], random: Random, since: float) -> Iterator[float]:
-    """Any moments, and those right after something has happened to a batch."""
+def moments(batches: list[Batch], random: Random, first: float) -> Iterator[float]:
+    """Any moments of two seconds, and those right after something has happened to a batch."""
     for _ in range(5):
-        yield since + WINDOW + random.uniform(0.0, 2.0)
+        yield first + random.uniform(0.0, 2.0)
     for batch in batches:
-        if since + WINDOW < batch.ended < since + WINDOW + 2.0:
+        if first < batch.ended < first + 2.0:
             for at in (batch.cut, batch.ended, batch.published, batch.counted, batch.taken_off):
-                yield max(at, since + WINDOW) + 1e-6
+                yield max(at, first) + 1e-6
 
 
 def shown(batches: list[Batch], since: float, now: float, looked: float):
@@ -109,12 +109,24 @@ def test_the_rate_is_right_at_any_moment(seed: int, before: float) -> None:
     random = Random(seed)
     since = 25 + random.random()
     batches = publish(random, always_at_work(random, 50.0))
-    for now in moments(batches, random, since):
+    for now in moments(batches, random, since + WINDOW):
         operator = shown(batches, since, now, now - before)
         assert operator.rate is not None
         assert abs(operator.rate / (RATE * len(SLOTS)) - 1) < 0.02, (now, operator.rate)
         assert operator.utilisation is not None
         assert abs(operator.utilisation * operator.instances / len(SLOTS) - 1) < 0.02
+
+
+@given(st.integers(0, 10**6), st.floats(0.0, 4.0))
+@example(1, 0.0)
+def test_the_rate_is_not_much_too_high_as_long_as_few_batches_are_counted(seed: int, age: float) -> None:
+    random = Random(seed)
+    since = 25 + random.random()
+    batches = publish(random, always_at_work(random, 40.0))
+    for now in moments(batches, random, since + age):
+        operator = shown(batches, since, now, now)
+        if operator.rate is not None:
+            assert operator.rate / (RATE * len(SLOTS)) < 1.25, (now, operator.rate)
 
 
 def test_what_is_tried_has_looks_between_counting_and_taking_off_and_several_batches_in_one_transaction() -> None:
