@@ -50,7 +50,8 @@ def sample(
         "waiting": 0.0,
         "overhead": 0.25,
     }
-    return Sample(operator, 0, finished - seconds, finished, rows, slots=slots, **(fields | more))
+    fields |= {"batch": 0, "started": finished - seconds, "finished": finished, "rows": rows, "slots": slots}
+    return Sample(operator, **(fields | more))
 
 
 def levels(at: float, backlog: Mapping[str, int] | None = None, **more: Any) -> Levels:

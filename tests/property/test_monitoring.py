@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ def sample(name: str, figures: tuple, works: dict[str, tuple], traffic: dict | N
     latency.add_range(0.1, 0.2, rows)
     return Sample(
         name,
-        0,
+        round(finished * 1000),
         finished - seconds,
         finished,
         rows,
@@ -99,9 +100,10 @@ def shown(totals: dict[str, OperatorTotals]) -> dict[str, tuple]:
             one.traffic,
             one.waiting is None,
             json.loads(one.latency.as_text())[1:] if one.latency is not None else None,
-            one.first_started,
+            one.first_starts,
             one.last_started,
             one.last_finished,
+            one.last_batch,
             {slot: (it.batches, it.rows, it.rows_out, it.bytes_in, it.memory) for slot, it in one.slots.items()},
         )
         for name, one in totals.items()
@@ -118,6 +120,18 @@ def test_merging_is_associative(one: list[Sample], two: list[Sample], three: lis
     a, b, c = added(one), added(two), added(three)
     left = merge_operators(merge_operators(a, b), c)
     assert shown(left) == shown(merge_operators(a, merge_operators(b, c))) == shown(merge_operators(a, b, c))
+
+
+@given(few, few, few)
+def test_merging_is_associative_also_where_only_the_first_starts_are_kept(
+    one: list[Sample], two: list[Sample], three: list[Sample]
+) -> None:
+    with patch("penstock.monitor.totals.FIRST_STARTS", 2):
+        test_merging_is_associative.hypothesis.inner_test(one, two, three)  # type: ignore[attr-defined]
+        found = merge_operators(added(one), added(two), added(three))
+    for name, totals in found.items():
+        started = [sample.started for sample in (*one, *two, *three) if sample.operator == name]
+        assert totals.first_starts == sorted(started)[:2]
 
 
 @given(many, st.sampled_from([0.5, 1.0, 7.0, 10.0]), st.integers(1, 6))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.monitor.sample import UNKNOWN_SLOT
@@ -14,6 +14,8 @@ from penstock.topology.definition import Operator, Sink
 
 #: An operator that was not heard of for this many sampling intervals is stale.
 STALE_INTERVALS = 3
+#: The batches that bundles have under way began within so many turns of each of them, if none of them hangs.
+SPREAD = 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def heard_or_gap(operator: Operator, window: WindowTotals) -> HeardOperator | Ga
         reason = f"it was heard of in {totals.intervals} of {window.samples} samples"
         return Gap(name, "", reason, grave=True)
     batch_since = _under_way_since(totals)
-    seconds = max(_stop(totals, window, batch_since) - _start(totals, window, name), 0.0)
+    start = _start(totals, window, name)
+    seconds = max(_stop(totals, window, batch_since) - start + _between_bundles(totals, start), _least(totals))
     counted = bool(totals.batches) or batch_since is None or seconds >= window.interval
     return HeardOperator(operator, totals, seconds, counted)
 
@@ -72,11 +75,59 @@ def _stop(totals: OperatorTotals, window: WindowTotals, batch_since: float | Non
     return max(window.until, totals.last_started + totals.turn)
 
 
+def _between_bundles(totals: OperatorTotals, start: float) -> float:
+    """What bundles that stand add to the time from the first batch that counts to the first that does not. Each of them
+    has a batch of its own under way, so the time of each begins and ends at another moment: the middle of these moments
+    counts, as many at one end as at the other. Without that, two bundles that begin at almost the same moment would
+    count for a batch too many, or too few."""
+    ends = _under_way(totals)
+    bundles = min(len(ends), len(totals.first_starts), sum(slot.batches > 0 for slot in totals.slots.values()))
+    # All were idle in front of the first batch: then the time of all of them begins at the same moment.
+    together = start != totals.first_started
+    begins, ends = [start] if together else totals.first_starts[:bundles], ends[:bundles]
+    longest = SPREAD * bundles * totals.turn
+    if bundles < 2 or begins[-1] - begins[0] > longest or ends[-1] - ends[0] > longest:
+        return 0.0  # one hangs, or was idle: what the others do says nothing of its time
+    return _middle(ends) - _middle(begins)
+
+
+def _least(totals: OperatorTotals) -> float:
+    """What is counted took at least as long as a bundle had its share of a batch, on average. The first batches of
+    several bundles begin almost together: as long as only one of them is counted, the time up to the start of the next
+    one would be next to nothing."""
+    if not totals.batches or not _under_way(totals):
+        return 0.0
+    return (totals.seconds if totals.longest_shares is None else totals.longest_shares) / totals.batches
+
+
+def _middle(moments: Sequence[float]) -> float:
+    """Counted from the first of them."""
+    return sum(at - moments[0] for at in moments) / len(moments)
+
+
 def _under_way_since(totals: OperatorTotals) -> float | None:
-    """Since when the batch is under way that the driver saw when it looked last, if it has not ended since."""
-    since = totals.levels[-1].batch_since if totals.levels else None
-    ended = since is not None and totals.last_finished is not None and totals.last_finished > since
-    return None if ended else since
+    """Since when the oldest batch is under way that the driver saw when it looked last, and that is not counted."""
+    look = totals.levels[-1] if totals.levels else None
+    if look is None or look.open_batches is not None:
+        return min(_under_way(totals), default=None)
+    return None if look.batch_since is None or _ended_after(look.batch_since, totals) else look.batch_since
+
+
+def _under_way(totals: OperatorTotals) -> list[float]:
+    """When the batches of bundles that stand began that were open at the last look and are not counted."""
+    found = (totals.levels[-1].open_batches if totals.levels else None) or {}
+    return sorted(since for number, since in found.items() if not _is_counted(number, since, totals))
+
+
+def _is_counted(number: int, since: float, totals: OperatorTotals) -> bool:
+    """Whether the rows of a batch count that was open when the driver looked. Batches are published, and so counted, in
+    the order of their numbers. What began after the last one was published is not counted, whatever its number: numbers
+    may begin anew."""
+    return totals.last_batch is not None and number <= totals.last_batch and _ended_after(since, totals)
+
+
+def _ended_after(since: float, totals: OperatorTotals) -> bool:
+    return totals.last_finished is not None and totals.last_finished > since
 
 
 def gaps_of(one: HeardOperator, shown: OperatorSnapshot, window: WindowTotals) -> Iterator[Gap]:

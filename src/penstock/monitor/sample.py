@@ -37,8 +37,11 @@ class Levels:
     unmet_rows: int | None = None
     #: Whether it is held back because an output channel is full.
     throttled: bool | None = None
-    #: When the batch began that is under way, whose rows nobody has counted yet; None if there is none.
+    #: Where one batch runs at a time: when the batch began that is under way; None if there is none.
     batch_since: float | None = None
+    #: Where bundles stand: when each batch was cut that is open, by its number. A batch that was just published may
+    #: still be among them, and may be counted already. None where one batch runs at a time.
+    open_batches: Mapping[int, float] | None = None
     #: Of sources: rows emitted until then, counted from any moment. With those that are due and not emitted this says
     #: what was offered, however much was caught up on meanwhile.
     emitted: int | None = None

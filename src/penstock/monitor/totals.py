@@ -11,9 +11,12 @@ from typing import TypeVar
 
 from penstock.monitor.latency import LatencySketch
 from penstock.monitor.sample import Levels, Sample, SlotWork, StateSize, Waited, Way
-from penstock.monitor.unknown import Number, largest, plus, smallest
+from penstock.monitor.unknown import Number, largest, plus
 
 Key = TypeVar("Key")
+
+#: As many bundles at most are told apart at the begin of a window.
+FIRST_STARTS = 32
 
 
 @dataclass
@@ -104,9 +107,16 @@ class OperatorTotals:
     state: Mapping[int, StateSize] | None = None
     #: The last of each interval, oldest first.
     levels: list[Levels] = field(default_factory=list)
-    first_started: float | None = None
+    #: When the first batches began, the earliest first: at most `FIRST_STARTS`.
+    first_starts: list[float] = field(default_factory=list)
     last_started: float | None = None
     last_finished: float | None = None
+    #: The number of the batch that was counted last. After a chain was joined or split, numbers may begin anew.
+    last_batch: int | None = None
+
+    @property
+    def first_started(self) -> float | None:
+        return self.first_starts[0] if self.first_starts else None
 
     @property
     def heard_at(self) -> float | None:
@@ -134,7 +144,8 @@ class OperatorTotals:
             self._slot(work.slot).add(work)
         self._take_latency(sample.latency)
         self.state = sample.state if sample.state is not None else self.state
-        self._stretch(sample.started, sample.started, sample.finished)
+        self._stretch([sample.started], sample.started, sample.finished)
+        self.last_batch = sample.batch
         if sample.levels is not None:
             self.see(sample.levels)
 
@@ -177,8 +188,9 @@ class OperatorTotals:
         self._take_latency(other.latency)
         self.state = other.state if other.state is not None else self.state
         self.levels = self.levels + other.levels
-        if other.first_started is not None and other.last_started is not None and other.last_finished is not None:
-            self._stretch(other.first_started, other.last_started, other.last_finished)
+        if other.last_started is not None and other.last_finished is not None:
+            self._stretch(other.first_starts, other.last_started, other.last_finished)
+        self.last_batch = other.last_batch if other.last_batch is not None else self.last_batch
 
     def in_one_interval(self) -> None:
         """What was merged are parts of one interval: only the newest look counts."""
@@ -194,8 +206,9 @@ class OperatorTotals:
             self.latency = self.latency or LatencySketch()
             self.latency.merge(latency)
 
-    def _stretch(self, first_started: float, last_started: float, finished: float) -> None:
-        self.first_started = smallest(self.first_started, first_started)
+    def _stretch(self, first_starts: Sequence[float], last_started: float, finished: float) -> None:
+        if len(self.first_starts) < FIRST_STARTS or first_starts[0] < self.first_starts[-1]:
+            self.first_starts = sorted((*self.first_starts, *first_starts))[:FIRST_STARTS]
         self.last_started = largest(self.last_started, last_started)
         self.last_finished = largest(self.last_finished, finished)
 

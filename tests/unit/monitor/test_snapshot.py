@@ -247,6 +247,126 @@ def test_a_batch_under_way_counts_neither_its_rows_nor_its_time() -> None:
     assert operator.utilisation == pytest.approx(1 / 3)
 
 
+#: When two bundles begin their first batches, after each other.
+ENDS = ((0.0, "a/1"), (0.9, "b/0"))
+
+
+def taking_turns(bundles: int, counted_to: float) -> Counts:
+    """Bundles that always work. Each has a batch of a second under way at any time, and they begin one after the other.
+    Batches are numbered in that order, and have been published and counted up to some moment."""
+    counts = Counts(10, 20, since=0)
+    counts.restart(25.2)
+    slots = ("a/1", "a/0", "b/0")[:bundles]
+    for number in range(60 * bundles):
+        started = number / bundles
+        if started + 1 <= counted_to:
+            slot = slots[number % bundles]
+            more = {"batch": number, "slots": (work(slot, 100, 1.0),)}
+            counts.add(sample("work", started + 1, rows=100, seconds=1.0, **more))
+    return counts
+
+
+def open_batches(now: float, bundles: int, taken_off_to: float) -> dict[int, float]:
+    """Those that have begun and are still on the list."""
+    begun = {number: number / bundles for number in range(60 * bundles) if number / bundles <= now}
+    return {number: at for number, at in begun.items() if at + 1 > taken_off_to}
+
+
+@pytest.mark.parametrize("now", [40.1, 40.3, 40.6, 40.9])
+@pytest.mark.parametrize("bundles", [1, 2, 3])
+@pytest.mark.parametrize("late", [0.0, 0.7, 2.2])
+def test_a_batch_under_way_is_no_time_without_rows_and_a_published_one_no_rows_without_time(
+    now: float, bundles: int, late: float
+) -> None:
+    """However late batches are taken off the list after they were counted."""
+    counts = taking_turns(bundles, counted_to=now)
+    counts.see("work", levels(now, open_batches=open_batches(now, bundles, now - late)))
+    operator = snapshot(counts, now).operators["work"]
+    assert operator.rate == pytest.approx(100 * bundles)
+    assert operator.instances == 3
+    assert operator.utilisation == pytest.approx(bundles / 3)
+
+
+@pytest.mark.parametrize("counted_to", [38.0, 38.5, 39.0, 39.5, 40.0])
+def test_some_of_the_batches_of_one_transaction_are_counted(counted_to: float) -> None:
+    """Five were published together, and are reported one by one."""
+    counts = taking_turns(2, counted_to)
+    counts.see("work", levels(40.2, open_batches=open_batches(40.2, 2, taken_off_to=37.5)))
+    assert snapshot(counts, now=40.2).operators["work"].rate == pytest.approx(200)
+
+
+def test_batches_that_were_counted_after_the_look_bring_a_look_of_their_own() -> None:
+    counts = taking_turns(2, 40.0)
+    counts.see("work", levels(39.9, open_batches=open_batches(39.9, 2, 39.9)))
+    seen = levels(40.5, open_batches=open_batches(40.5, 2, 40.0))
+    more = {"batch": 79, "slots": (work("a/0", 100, 1.0),), "levels": seen}
+    counts.add(sample("work", 40.5, rows=100, seconds=1.0, **more))
+    assert snapshot(counts, now=40.6).operators["work"].rate == pytest.approx(200)
+
+
+def test_numbers_that_begin_anew_are_not_taken_for_counted_ones() -> None:
+    """After a chain was joined or split without a new window."""
+    counts = taking_turns(1, 40.0)
+    counts.see("work", levels(40.9, open_batches={3: 40.05}))
+    assert snapshot(counts, now=40.9).operators["work"].rate == pytest.approx(100, rel=0.005)
+
+
+@pytest.mark.parametrize("waiting", [{62: 31.0, 63: 31.5, 64: 32.5, 65: 33.5}, {62: 31.0, 63: 45.0}])
+def test_a_bundle_that_hangs_does_not_shift_the_time_of_what_is_counted(waiting: dict[int, float]) -> None:
+    counts = taking_turns(2, 31.5)
+    counts.see("work", levels(46.0, open_batches=waiting))
+    assert snapshot(counts, now=46.0).operators["work"].rate == pytest.approx(200)
+
+
+@pytest.mark.parametrize("idle_until", [26.2, 32.0])
+def test_bundles_that_were_idle_before_their_first_batch_have_been_there_all_the_time(idle_until: float) -> None:
+    counts = Counts(10, 20, since=0)
+    counts.restart(25.2)
+    started = sorted((idle_until + second + shift, slot) for second in range(10) for shift, slot in ENDS)
+    for number, (at, slot) in enumerate(started[:-2]):
+        more = {"batch": number, "slots": (work(slot, 100, 1.0),)}
+        counts.add(sample("work", at + 1, rows=100, seconds=1.0, **more))
+    under_way = {18 + index: at for index, (at, _) in enumerate(started[-2:])}
+    now = idle_until + 9.95
+    counts.see("work", levels(now, open_batches=under_way))
+    # Each of the two has done 9 batches until it began the one that is under way, 0 and 0.9 s after the other.
+    assert snapshot(counts, now).operators["work"].rate == pytest.approx(1800 / (idle_until + 9.45 - 25.2))
+
+
+@pytest.mark.parametrize(("longest_share", "rate"), [(None, 100.0), (0.8, 125.0)])
+@pytest.mark.parametrize("others", [{}, {2: 26.21}, {2: 26.21, 3: 27.21}])
+def test_the_first_batch_took_as_long_as_its_share_however_soon_that_of_another_bundle_began(
+    others: dict[int, float], longest_share: float | None, rate: float
+) -> None:
+    """Two bundles began almost together, right after the window. One has done its batch, the other one has not."""
+    counts = Counts(10, 20, since=0)
+    counts.restart(25.2)
+    more = {"batch": 0, "slots": (work("a/1", 100, 0.8),), "longest_share": longest_share}
+    counts.add(sample("work", 26.21, rows=100, seconds=1.0, **more))
+    counts.see("work", levels(27.3, open_batches={1: 25.211, **others}))
+    operator = snapshot(counts, now=27.3).operators["work"]
+    assert operator.rate == pytest.approx(rate)
+    assert operator.utilisation is not None
+    assert operator.utilisation <= 1
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.01, 0.5, 0.9])
+@pytest.mark.parametrize("now", [40.005, 40.4, 40.95])
+def test_bundles_that_begin_at_almost_the_same_moment_count_neither_for_a_batch_too_many_nor_too_few(
+    apart: float, now: float
+) -> None:
+    counts = Counts(10, 20, since=0)
+    counts.restart(25.2)
+    started = sorted((second + shift, slot) for second in range(60) for shift, slot in ((0, "a/1"), (apart, "b/0")))
+    for number, (at, slot) in enumerate(started):
+        if at + 1 <= now:
+            more = {"batch": number, "slots": (work(slot, 100, 1.0),)}
+            counts.add(sample("work", at + 1, rows=100, seconds=1.0, **more))
+    under_way = {number: at for number, (at, _) in enumerate(started) if at <= now < at + 1}
+    counts.see("work", levels(now, open_batches=under_way))
+    assert snapshot(counts, now).operators["work"].rate == pytest.approx(200)
+
+
 def test_a_batch_that_began_before_the_window_stretches_it() -> None:
     counts = Counts(1, 4, since=0)
     for index in range(10):

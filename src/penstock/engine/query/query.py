@@ -38,6 +38,8 @@ class OperatorQuery:
 
     #: Of micro-batches nobody knows which rows were cut and are not published.
     rows_in_work: None = None
+    #: One batch runs at a time.
+    open_batches: None = None
 
     def __init__(self, chain: Sequence[Operator], context: RunContext, seats: Seats) -> None:
         self.chain = tuple(chain)
@@ -130,6 +132,11 @@ class OperatorQuery:
         replays the batch that was cut off, and only then says that it has nothing. A source that Spark drives is quiet
         once it is stopped."""
         return not self._runs if self.emits_by_itself else self.intake.idle
+
+    @property
+    def batch_started(self) -> float | None:
+        """When the batch began that is under way, of the monotonic clock; None if there is none."""
+        return self.intake.started
 
     def waited(self) -> list[Waited]:
         """Nobody measures what Spark's tasks wait for: between two batches there are none."""

@@ -180,7 +180,10 @@ class Watcher:
 
     def _levels(self, name: str, at: float, between_batches: bool = False) -> Levels:
         around, query = self._around, self._around.queries[name]
-        began = None if between_batches else query.intake.started
+        # Of several batches, those are under way that are not counted, whichever has just been published.
+        began, cut = None if between_batches else query.batch_started, query.open_batches
+        # Not from `at`, which may be a while ago: a batch was published then, or somebody began to wait for the lock.
+        clock = run_time() - time.monotonic()
         backlog = {
             stream: waiting(held.rows, held.bytes, held.oldest_born, at)
             for channel, stream in self._known[name].streams.items()
@@ -195,7 +198,8 @@ class Watcher:
             backlog,
             unmet_rows=sum(unmet) if owes else None,
             throttled=query.intake.throttled or query.intake.held_back,
-            batch_since=None if began is None else at - (time.monotonic() - began),
+            batch_since=None if began is None else clock + began,
+            open_batches=None if cut is None else {number: clock + started for number, started in cut.items()},
             emitted=None if in_work is None else self._known[name].rows + in_work,
         )
 

@@ -293,11 +293,11 @@ class Dealer(Gate):
             return not is_full and self._clock() < self._earliest_cut()
 
     @property
-    def started(self) -> float | None:
-        """When the oldest open batch was cut."""
+    def open_batches(self) -> dict[int, float]:
+        """When each open batch was cut, by its number: all at one moment. Batches that were just published are among
+        them until they are taken off, which is after they were reported."""
         with self._channels.lock:
-            oldest = self._batches.oldest
-            return oldest.started if oldest is not None else None
+            return self._batches.cut_at
 
     # Parts of the above, with the lock held
 

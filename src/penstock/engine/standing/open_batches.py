@@ -47,8 +47,9 @@ class OpenBatches:
         return len(self._batches)
 
     @property
-    def oldest(self) -> OpenBatch | None:
-        return self._batches[0] if self._batches else None
+    def cut_at(self) -> dict[int, float]:
+        """When each of them was cut, by its number."""
+        return {batch.number: batch.started for batch in self._batches}
 
     @property
     def rows(self) -> int:

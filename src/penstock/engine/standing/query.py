@@ -6,7 +6,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -82,6 +82,8 @@ class StandingQuery:
     #: Bundles that stand are no query of Spark's, and have no state in its store.
     query: None = None
     state: None = None
+    #: Several batches are open at a time.
+    batch_started: None = None
 
     def __init__(
         self, chain: Sequence[Operator], context: RunContext, seats: Seats, server: BundleServer, linger: Linger
@@ -345,6 +347,11 @@ class StandingQuery:
     def rows_in_work(self) -> int | None:
         """Rows of a source that were cut and are not published; None if the source says nothing now."""
         return self.dealer.rows_in_work if self.dealer.is_open and self.dealer.has_looked else None
+
+    @property
+    def open_batches(self) -> Mapping[int, float]:
+        """When each batch was cut that is open, of the monotonic clock, by its number."""
+        return self.dealer.open_batches
 
     def waited(self) -> list[Waited]:
         """What its bundles have waited, as far as that was not told yet."""

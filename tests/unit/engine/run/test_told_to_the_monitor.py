@@ -14,6 +14,7 @@ import pytest
 from monitor_fakes import A0, CLUSTER, DEFINITION, PLACEMENT
 
 from penstock.channels.log import ChannelBacklog
+from penstock.clock import run_time
 from penstock.cluster.model import Cluster
 from penstock.cluster.readings import MachineReading
 from penstock.engine.query.feeds import Batch
@@ -50,9 +51,16 @@ class Recorder(Monitor):
 
 
 def query(name: str) -> Any:
-    intake = SimpleNamespace(started=None, throttled=name == "rows", held_back=False)
+    intake = SimpleNamespace(throttled=name == "rows", held_back=False)
     operator = DEFINITION.operator(name)
-    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, feeds=[], query=None, waited=lambda: [])
+    fields: dict[str, Any] = {
+        "feeds": [],
+        "query": None,
+        "waited": lambda: [],
+        "batch_started": None,
+        "open_batches": None,
+    }
+    return SimpleNamespace(operator=operator, chain=(operator,), intake=intake, **fields)
 
 
 @pytest.fixture
@@ -113,6 +121,41 @@ def test_what_a_source_has_emitted_counts_with_what_is_in_work(around: Watched) 
     source.rows_in_work = None  # type: ignore[misc]
     assert watcher._levels("rows", 1.0).emitted is None, "nobody has looked yet, or the gate is closed"
     assert watcher._levels("work", 1.0).emitted is None
+
+
+def test_a_look_has_all_open_batches_of_bundles_that_stand_also_the_one_that_comes_with_a_report(
+    around: Watched,
+) -> None:
+    monitor = Recorder()
+    watcher = Watcher(monitor, around, 10.0)
+    now = time.monotonic()
+    around.queries["work"].open_batches = {4: now - 2, 5: now - 1}  # type: ignore[misc, assignment]
+    watcher.published(report(4, 200.0), [])
+    [sample] = monitor.samples
+    assert sample.batch == 4
+    assert sample.levels is not None
+    for seen in (sample.levels, watcher._levels("work", 200.0)):
+        assert seen.batch_since is None
+        assert seen.open_batches is not None
+        assert list(seen.open_batches) == [4, 5]
+
+
+def test_when_batches_were_cut_does_not_shift_if_somebody_looks_late(around: Watched) -> None:
+    """Reports of one transaction are told one by one, and whoever looks may wait for the lock."""
+    watcher = Watcher(Recorder(), around, 10.0)
+    work, late = around.queries["work"], run_time() - 5
+    work.open_batches = {4: time.monotonic() - 2}  # type: ignore[misc, assignment]
+    assert watcher._levels("work", late).open_batches == {4: pytest.approx(run_time() - 2, abs=0.5)}
+    work.batch_started = time.monotonic() - 3  # type: ignore[misc, assignment]
+    assert watcher._levels("work", late).batch_since == pytest.approx(run_time() - 3, abs=0.5)
+
+
+def test_a_look_at_micro_batches_has_the_one_that_is_under_way(around: Watched) -> None:
+    watcher = Watcher(Recorder(), around, 10.0)
+    around.queries["work"].batch_started = time.monotonic() - 3  # type: ignore[misc, assignment]
+    seen = watcher._levels("work", 200.0)
+    assert (seen.batch_since, seen.open_batches) == (pytest.approx(run_time() - 3, abs=0.5), None)
+    assert watcher._levels("work", 200.0, between_batches=True).batch_since is None
 
 
 def test_every_operator_is_looked_at_before_a_snapshot(around: Watched) -> None:

@@ -76,6 +76,31 @@ def test_a_share_takes_as_long_as_a_bundle_has_it() -> None:
     assert held == [[4.0, 1.0], [0.5, 3.0]]
 
 
+def test_a_batch_is_open_until_it_was_reported_and_all_open_ones_are_seen_at_one_moment() -> None:
+    now, seen = 0.0, list[dict[int, float]]()
+    dealer = Dealer(
+        Channels(),  # type: ignore[arg-type]
+        ["out"],
+        lambda: Pacer(0.05, 10, 10),
+        lambda: 0.0,
+        lambda _: seen.append(dealer.open_batches),
+        clock=lambda: now,
+    )
+    dealer.feed_from(Rows(40), 7)
+    dealer.open()
+    one, two = served(dealer, ONE, TWO)
+    assert dealer.open_batches == {}
+    now = 1.0
+    rows_of(dealer, one)
+    now = 1.5
+    rows_of(dealer, two)
+    done(dealer, two, report())
+    assert dealer.open_batches == {7: 1.0, 8: 1.5}, "it waits for the one before it"
+    done(dealer, one, report())
+    assert seen == [{7: 1.0, 8: 1.5}]
+    assert dealer.open_batches == {}
+
+
 def test_complete_batches_that_wait_are_published_together() -> None:
     dealer, published, _ = dealer_of(Rows(40))
     one, two = served(dealer, ONE, TWO)

@@ -70,8 +70,8 @@ def test_what_is_for_anyone_goes_to_who_asks_and_back_to_the_front() -> None:
 
 def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     batches, _, _, (one, two) = opened(any_bundle=True)
-    for end in (10, 20):
-        batches.deal(cut(ONE, end=end), 1, (ONE,), 0.0)
+    for end, at in ((10, 4.0), (20, 5.0)):
+        batches.deal(cut(ONE, end=end), 1, (ONE,), at)
     first, second = batches.take(one, 0.0), batches.take(two, 0.0)
     assert first is not None
     assert second is not None
@@ -80,7 +80,7 @@ def test_batches_are_published_in_the_order_in_which_they_were_cut() -> None:
     batches.work_off(first.batch, 0, report())
     assert batches.complete() == [first.batch, second.batch]
     batches.published()
-    assert batches.oldest is second.batch
+    assert batches.cut_at == {second.batch.number: 5.0}
     assert len(batches) == 1
 
 
@@ -112,8 +112,7 @@ def test_what_is_for_a_bundle_that_is_gone_waits_for_its_seat_until_another_turn
     assert one.work is None
     assert supply.went_back == [None], "the next batch begins where the newest published one ended"
     batches.deal(cut(ONE, end=10), 2, (ONE,), 0.0)
-    assert batches.oldest is not None
-    assert batches.oldest.number == 7, "it has the number of the one that was dropped"
+    assert list(batches.cut_at) == [7], "it has the number of the one that was dropped"
 
 
 def test_the_silences_over_what_was_dropped_count_until_it_is_published() -> None:
@@ -141,13 +140,12 @@ def test_a_share_does_not_overtake_one_that_still_waits_for_another_turn() -> No
     roster.sit(here)
     for turn, bundle, groups in ((1, ONE, (4, 6)), (2, TWO, (6, 8)), (3, THREE, (4, 8))):
         batches.deal(keyed(bundle, *groups), turn, (bundle,), 0.0)
-    assert batches.oldest is not None
-    batches.work_off(batches.oldest, 0, report())
+    batches.work_off(batches._batches[0], 0, report())
     batches.published()
     batches.deal(keyed(THREE, 4, 8), 3, (THREE,), 0.0)
     assert batches.has_share_of(here)
     assert not batches.has_work_for(here), "groups 4 and 5 of the newer batch would be free"
-    batches.work_off(batches.oldest, 0, report())
+    batches.work_off(batches._batches[0], 0, report())
     batches.published()
     taken = []
     while (dealt := batches.take(here, 0.0)) is not None:
