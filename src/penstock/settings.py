@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ REPLACED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings.of({...})`."""
+    """How a topology is run; give them as `penstock run --set NAME=VALUE` or `Settings(NAME=VALUE)`."""
 
     backlog_rows: int = setting(2_000_000, "The most rows that may wait in front of an operator.", low=1)
     backlog_bytes: int = setting(512 << 20, "The most bytes that may wait in front of an operator.", low=1024)
@@ -358,11 +359,29 @@ class Settings:
     @staticmethod
     def of(values: Mapping[str, Any]) -> Settings:
         """Settings from names and values; text (from a command line) is read as the setting's type."""
+        _check_names(values)
         fields = {field.name: field for field in dataclasses.fields(Settings)}
-        for name in values:
-            if name not in fields:
-                raise _unknown(name, fields)
         return Settings(**{name: read(fields[name], value) for name, value in values.items()})
+
+
+def _checking_names(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def checked(settings: Settings, *args: Any, **values: Any) -> None:
+        _check_names(values)
+        init(settings, *args, **values)
+
+    return checked
+
+
+# A dataclass raises a TypeError for a name that it does not know, which says nothing of the one that took its place.
+Settings.__init__ = _checking_names(Settings.__init__)  # type: ignore[method-assign]
+
+
+def _check_names(names: Iterable[str]) -> None:
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    for name in names:
+        if name not in fields:
+            raise _unknown(name, fields)
 
 
 def _unknown(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> PenstockError:

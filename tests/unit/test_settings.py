@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import inspect
+import pickle
+
 import pytest
 
 from penstock import PenstockError, Settings
@@ -52,6 +57,27 @@ def test_a_name_that_another_one_replaced_says_which(old: str, new: str) -> None
     assert old in caught.value.message
     [meaning] = [row["meaning"] for row in reference() if row["name"] == new]
     assert caught.value.hint == f"{new}: {meaning}"
+
+
+@pytest.mark.parametrize("given", [*REPLACED, "colour", "latencyy"])
+def test_python_names_an_unknown_setting_as_the_command_line_does(given: str) -> None:
+    with pytest.raises(PenstockError) as expected:
+        Settings.of({given: 1})
+    with pytest.raises(PenstockError) as caught:
+        Settings(**{given: 1})
+    assert str(caught.value) == str(expected.value)
+    with pytest.raises(PenstockError) as caught:
+        dataclasses.replace(Settings(), **{given: 1})
+    assert str(caught.value) == str(expected.value)
+
+
+def test_settings_are_still_a_dataclass_like_any_other() -> None:
+    """What checks the names in front of it hides none of them, and is in nobody's way."""
+    settings = Settings(latency=0.2)
+    assert list(inspect.signature(Settings).parameters) == list(vars(settings))
+    assert pickle.loads(pickle.dumps(settings)) == copy.copy(settings) == dataclasses.replace(settings) == settings
+    with pytest.raises(TypeError):
+        Settings(*range(1000))
 
 
 def test_no_name_that_was_replaced_is_back() -> None:
