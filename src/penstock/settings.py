@@ -46,30 +46,35 @@ class Settings:
     latency: float = setting(
         0.03,
         "Seconds from source to sink that Penstock aims at where nothing is congested and bundles stand (sources, "
-        "Arrow functions, sinks that bundles write). A smaller value costs more of the processor, a larger one leaves "
-        "more of it to others. The option --latency of `penstock run` is another thing: the links of a lab.",
+        "Arrow functions, sinks that bundles write; for other operators, see latency_spark). A smaller value costs "
+        "more of the processor, a larger one leaves more of it to others. The option --latency of `penstock run` is "
+        "another thing: the links of a lab.",
         low=0.001,
         high=60,
     )
     latency_cores: float = setting(
         0.5,
-        "How much of a core the driver may use before Penstock gives the aimed-at latency up: above it, batches of all "
-        "operators get longer until the driver uses less. Rows wait for that for at most half of latency_under_load.",
+        "How much of a core the driver's Python process may use before Penstock gives the aimed-at latency up. While "
+        "it uses more, rows wait longer for other rows, for at most half of latency_under_load, and bundles that stand "
+        "take more of them at once. A larger value keeps the latency low where the driver has many operators to serve, "
+        "a smaller value saves processor time of the driver.",
         low=0.01,
         high=1024,
     )
     latency_under_load: float = setting(
         0.5,
         "Seconds that rows should take through one operator that is under load: it takes no more rows at once than it "
-        "handles in that time. What rows wait in front of the operator comes on top.",
+        "handles in that time. The time that rows wait in front of the operator comes on top. A smaller value gives a "
+        "lower latency, a larger value may give more rows a second.",
         low=0.05,
         high=600,
     )
     latency_with_backlog: float = setting(
         3.0,
-        "Seconds that rows may take through one operator in front of which more and more rows wait: an operator that "
-        "takes more rows at once gets more of them done. With a value that is not above latency_under_load, such an "
-        "operator takes no more rows at once than others.",
+        "Seconds that rows may take at most through one operator in front of which more and more rows wait. Such "
+        "an operator takes more rows at once than latency_under_load allows, if it then gets more of them done. A "
+        "smaller value gives a lower latency, a larger value may give more rows a second. A value below "
+        "latency_under_load counts as latency_under_load.",
         low=0.0,
         high=600,
     )
@@ -84,14 +89,15 @@ class Settings:
     )
     rows_at_once: int = setting(
         1_000_000,
-        "The most rows that an operator takes at once. Lower it if memory runs out over large rows of a source that "
-        "counts them one by one (Kafka, Redis).",
+        "The most rows that an operator takes at once. Lower it if memory runs out over large rows of Kafka, Redis or "
+        "a rate source: how many MB those are is not known before they are read. For a Parquet sink and whatever is in "
+        "one chain with it, file_rows counts instead, unless the chain begins with files.",
         low=1,
     )
     rows_at_once_mb: int = setting(
         128,
-        "The most MB of rows that an operator takes at once, as they are in segments or files. Lower it if an operator "
-        "runs out of memory.",
+        "The most MB of rows that an operator takes at once, as they are in segments or files; in memory they may be "
+        "larger. Lower it if an operator runs out of memory. For other sources than files, see rows_at_once.",
         low=1,
         high=1_000_000,
     )

@@ -78,7 +78,8 @@ def settings_page() -> str:
     return _page(
         "Settings",
         "Give them as `penstock run FILE --set NAME=VALUE`, or in Python as `Settings(NAME=VALUE)`. "
-        "`penstock settings` prints the same list.",
+        "`penstock settings` prints the same list. [The guide](guide.md#which-setting-to-turn) says which ones to turn "
+        "for lower latency, more rows a second, less memory, or less work of the driver.",
         ("name", "type", "default", "range", "meaning"),
         rows,
     )
