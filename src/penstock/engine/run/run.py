@@ -422,7 +422,7 @@ class Run:
         if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
-        more = may_give_more({one.name: self.kept(one.name) for one in self.definition.operators})
+        more = [one.name for one in self.definition.operators if may_give_more(one, self.kept(one.name))]
         self.how_it_ended = how = ended_in_words(drained, left, unknown, more, self.unwritten_because)
         if self.unwritten_because:
             self.happened(EventKind.FAULT, self.unwritten_because, self.definition.name)
