@@ -403,17 +403,20 @@ class Run:
         self._catalog = None
 
     def _tidy_up(self, catalog: Catalog) -> None:
+        # Where the catalog lacks batches, or is away and may come back without some, the next start must know of them.
+        # Only a driver that has taken over tidies up by itself, and the folder may be its own by now.
+        is_ours = True
         try:
-            catalog.keep_hold()  # a driver that has taken over tidies up by itself
+            catalog.keep_hold()
         except PenstockError as error:
-            if error.name != "STATE_TAKEN_OVER":
-                # The catalog may lack batches, or is away and may come back without some. This run ends over that, and
-                # without a note the next start would not know of them.
-                self._note_published()
+            is_ours = error.name != "STATE_TAKEN_OVER"
             raise
+        finally:
+            if is_ours:
+                with traced("how far operators had published could not be noted", OSError):
+                    self._note_published()
         if self._kept_record is not None:
             self._kept_record.write()
-        self._note_published()
         if self._chores is not None:
             names = [operator.name for operator in self.definition.operators]
             self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))
