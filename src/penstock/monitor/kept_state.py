@@ -87,12 +87,8 @@ def may_give_more(operator: Operator, kept: Iterable[KeptState]) -> bool:
     without a partner when the watermark passes them, and state of the user's own may wait for a timer."""
     if not isinstance(operator, Keyed):
         return False
-    # Spark runs outer joins in append mode only. What a processor without timers keeps gives nothing without new rows.
-    processing = operator.function if isinstance(operator.function, Processing) else None
-    may_wait = {
-        Kind.JOIN: operator.output_mode == "append",
-        Kind.OWN: processing is None or processing.processor.has_timers,
-    }
+    # Spark runs outer joins in append mode only.
+    may_wait = {Kind.JOIN: operator.output_mode == "append", Kind.OWN: not gives_all_at_once(operator)}
     return any(may_wait.get(one.kind, False) and one.rows for one in kept)
 
 
@@ -100,6 +96,11 @@ def more_in_words(operators: Iterable[str]) -> str:
     """Of operators that may give more, for a line of a page or an event; empty if there are none."""
     names = ", ".join(f'"{name}"' for name in operators)
     return f"rows that are kept in {names} may not have given all of their results" if names else ""
+
+
+def gives_all_at_once(operator: Keyed) -> bool:
+    """Whether an operator has a processor without timers: what that keeps gives nothing without new rows."""
+    return isinstance(operator.function, Processing) and not operator.function.processor.has_timers
 
 
 def left_in_words(left: Mapping[str, int]) -> str:

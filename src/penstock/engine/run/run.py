@@ -41,7 +41,7 @@ from penstock.logs import traced
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.kept_book import KeptBook
-from penstock.monitor.kept_state import KeptState, KeptStates, left_inside, may_give_more
+from penstock.monitor.kept_state import KeptState, KeptStates, gives_all_at_once, left_inside, may_give_more
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.observed_places import ObservedPlaces
 from penstock.monitor.publications import Publications
@@ -269,7 +269,9 @@ class Run:
         if self._kept_record is None:
             return []
         operators = [one for one in self.definition.operators if isinstance(one, Keyed)]
-        return self._kept_record.unknown(one.name for one in operators if one.output_mode == "append")
+        return self._kept_record.unknown(
+            one.name for one in operators if one.output_mode == "append" and not gives_all_at_once(one)
+        )
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
         """Have this function called with the report of every batch that is published, on the thread of its query."""
