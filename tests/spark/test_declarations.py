@@ -155,9 +155,13 @@ def first_five(frame: DataFrame) -> DataFrame:
     return frame.select("key", "value").limit(5)
 
 
+def some(frame: DataFrame) -> DataFrame:
+    """A table."""
+    return frame.sparkSession.range(3).select(F.col("id").cast("string").alias("key"), F.col("id").alias("value"))
+
+
 def unknown_ones(frame: DataFrame) -> DataFrame:
-    known = frame.sparkSession.range(3).select(F.col("id").cast("string").alias("key"), F.col("id").alias("value"))
-    return frame.select("key", "value").subtract(known)
+    return frame.select("key", "value").subtract(some(frame))
 
 
 def state_of_its_own(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -206,6 +210,24 @@ def test_state_outside_a_keyed_operator(
     assert error.name == "STATE_OUTSIDE_KEYED"
     assert says in error.message
     assert 'topology.keyed("x"' in error.hint
+
+
+def all_but_some(frame: DataFrame) -> DataFrame:
+    return frame.select("key", "value").exceptAll(some(frame))
+
+
+@pytest.mark.parametrize("kind", ["keyed", "map_dataframe"])
+def test_what_spark_would_take_away_again_with_every_batch(
+    local_host: SparkHost, running: Callable, tmp_path: Path, kind: str
+) -> None:
+    topology = Topology("all-but-some")
+    events = topology.source("events", sources.rate(100, SAME, rows=10))
+    key = {"key": "key"} if kind == "keyed" else {}
+    rest = getattr(topology, kind)("x", all_but_some, inputs=events, schema="key string, value long", **key)
+    topology.sink("out", sinks.noop(), inputs=rest)
+    error = refused(local_host, running, tmp_path, topology)
+    assert error.name == "NOT_ON_A_STREAM"
+    assert "exceptAll" in error.message
 
 
 def joined(left: DataFrame, right: DataFrame) -> DataFrame:

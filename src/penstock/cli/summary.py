@@ -31,6 +31,8 @@ class OperatorSummary:
     #: Keyed operators only: rows that came too late for a watermark, and what is kept inside.
     late_rows: int = 0
     kept: tuple[KeptState, ...] = ()
+    #: Whether what is kept inside may not have given all of its results.
+    may_give_more: bool = False
 
     def as_json(self) -> dict[str, Any]:
         places = self.places
@@ -91,8 +93,8 @@ class Summary:
 
     @property
     def may_give_more(self) -> list[str]:
-        """Operators that keep rows for a join or as state of the user's own."""
-        return may_give_more({one.name: one.kept for one in self.operators})
+        """Operators of which nobody but the user knows whether all results of what they keep are emitted."""
+        return [one.name for one in self.operators if one.may_give_more]
 
     @property
     def differences(self) -> list[str]:
@@ -172,6 +174,7 @@ def _operator(run: RunningTopology, name: str) -> OperatorSummary:
         backlog=run.backlog(name),
         places=run.placements.places(name),
         late_rows=statistics.late_rows(name),
-        kept=run.kept(name),
+        kept=(kept := run.kept(name)),
+        may_give_more=may_give_more(operator, kept),
         latency=statistics.latency(name) if isinstance(operator, Sink) else None,
     )

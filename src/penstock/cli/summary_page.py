@@ -54,8 +54,8 @@ def end(summary: Summary) -> str:
         text = "Drained: no row is on its way any more."
     else:
         text = "Drained: everything that the sources emitted has reached the sinks."
-    sentences = (_sentence(unknown_in_words(summary.unknown_inside)), _sentence(more_in_words(summary.may_give_more)))
-    return " ".join(filter(None, (text, _left(summary), *sentences, _unwritten(summary))))
+    unknown = _sentence(unknown_in_words(summary.unknown_inside))
+    return " ".join(filter(None, (text, _left(summary), unknown, _more(summary), _unwritten(summary))))
 
 
 def _unwritten(summary: Summary) -> str:
@@ -71,6 +71,13 @@ def _left(summary: Summary) -> str:
         else "the state of this run is temporary, so they are never emitted; --state keeps them for the next run"
     )
     return f"Left inside, in windows that are still open: {left_in_words(summary.left_inside)}; {becomes}."
+
+
+def _more(summary: Summary) -> str:
+    words = more_in_words(summary.may_give_more)
+    if words and not summary.resumable:
+        words = f"{words}; the state of this run is temporary, so they never come; --state keeps it for the next run"
+    return _sentence(words)
 
 
 def _sentence(words: str) -> str:

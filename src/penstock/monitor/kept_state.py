@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from penstock.topology.definition import Keyed, Operator
+from penstock.topology.state.processing import Processing
+
 
 class Kind(StrEnum):
     """What the state is for."""
@@ -79,17 +82,25 @@ def left_inside(kept: Mapping[str, Iterable[KeptState]]) -> dict[str, int]:
     return {name: rows for name, states in kept.items() if (rows := open_rows(states))}
 
 
-def may_give_more(kept: Mapping[str, Iterable[KeptState]]) -> list[str]:
-    """Operators that keep rows of which nobody but the user knows whether all results are emitted: an outer join emits
-    rows without a partner when the watermark passes them, and state of the user's own may wait for a timer."""
-    unsure = (Kind.JOIN, Kind.OWN)
-    return [name for name, states in kept.items() if any(one.kind in unsure and one.rows for one in states)]
+def may_give_more(operator: Operator, kept: Iterable[KeptState]) -> bool:
+    """Whether nobody but the user knows if all results of what an operator keeps are emitted: an outer join emits rows
+    without a partner when the watermark passes them, and state of the user's own may wait for a timer."""
+    if not isinstance(operator, Keyed):
+        return False
+    # Spark runs outer joins in append mode only.
+    may_wait = {Kind.JOIN: operator.output_mode == "append", Kind.OWN: not gives_all_at_once(operator)}
+    return any(may_wait.get(one.kind, False) and one.rows for one in kept)
 
 
 def more_in_words(operators: Iterable[str]) -> str:
     """Of operators that may give more, for a line of a page or an event; empty if there are none."""
     names = ", ".join(f'"{name}"' for name in operators)
-    return f"rows that are kept in {names} may still give results" if names else ""
+    return f"rows that are kept in {names} may not have given all of their results" if names else ""
+
+
+def gives_all_at_once(operator: Keyed) -> bool:
+    """Whether an operator has a processor without timers: what that keeps gives nothing without new rows."""
+    return isinstance(operator.function, Processing) and not operator.function.processor.has_timers
 
 
 def left_in_words(left: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.engine.spark.failures import named_error, told_once
-from penstock.engine.spark.refusals import needs_rocksdb, refused_by_spark, state_outside_keyed
+from penstock.engine.spark.refusals import needs_rocksdb, never_right, refused_by_spark, state_outside_keyed
 from penstock.engine.spark.stream_plans import is_own_state, refusal_of, stateful_nodes
 from penstock.engine.state.meaning import INPUT
 from penstock.errors import PenstockError
@@ -60,6 +60,8 @@ def frame_of(operator: Operator, function: Callable[..., Any], arguments: Sequen
         raise named_error(operator, error) from error
     _check_frame(operator, frame)
     stateful = stateful_nodes(frame)
+    if wrong := never_right(operator, stateful):
+        raise wrong
     if stateful and not isinstance(operator, Keyed):
         raise state_outside_keyed(operator, stateful)
     mode = operator.output_mode if isinstance(operator, Keyed) else "append"

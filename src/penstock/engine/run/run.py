@@ -41,7 +41,7 @@ from penstock.logs import traced
 from penstock.monitor.decisions import DecisionLog
 from penstock.monitor.events import Event, EventKind, EventLog
 from penstock.monitor.kept_book import KeptBook
-from penstock.monitor.kept_state import KeptState, KeptStates, left_inside, may_give_more
+from penstock.monitor.kept_state import KeptState, KeptStates, gives_all_at_once, left_inside, may_give_more
 from penstock.monitor.monitor import Monitor
 from penstock.monitor.observed_places import ObservedPlaces
 from penstock.monitor.publications import Publications
@@ -269,7 +269,9 @@ class Run:
         if self._kept_record is None:
             return []
         operators = [one for one in self.definition.operators if isinstance(one, Keyed)]
-        return self._kept_record.unknown(one.name for one in operators if one.output_mode == "append")
+        return self._kept_record.unknown(
+            one.name for one in operators if one.output_mode == "append" and not gives_all_at_once(one)
+        )
 
     def listen(self, listener: Callable[[BatchReport], None]) -> None:
         """Have this function called with the report of every batch that is published, on the thread of its query."""
@@ -403,17 +405,20 @@ class Run:
         self._catalog = None
 
     def _tidy_up(self, catalog: Catalog) -> None:
+        # Where the catalog lacks batches, or is away and may come back without some, the next start must know of them.
+        # Only a driver that has taken over tidies up by itself, and the folder may be its own by now.
+        is_ours = True
         try:
-            catalog.keep_hold()  # a driver that has taken over tidies up by itself
+            catalog.keep_hold()
         except PenstockError as error:
-            if error.name != "STATE_TAKEN_OVER":
-                # The catalog may lack batches, or is away and may come back without some. This run ends over that, and
-                # without a note the next start would not know of them.
-                self._note_published()
+            is_ours = error.name != "STATE_TAKEN_OVER"
             raise
+        finally:
+            if is_ours:
+                with traced("how far operators had published could not be noted", OSError):
+                    self._note_published()
         if self._kept_record is not None:
             self._kept_record.write()
-        self._note_published()
         if self._chores is not None:
             names = [operator.name for operator in self.definition.operators]
             self._chores.end(lambda: finish_sinks(names, catalog, durable=self.settings.durable))
@@ -422,7 +427,7 @@ class Run:
         if self._watcher is None:
             return
         left, unknown = self.left_inside(), self.unknown_inside()
-        more = may_give_more({one.name: self.kept(one.name) for one in self.definition.operators})
+        more = [one.name for one in self.definition.operators if may_give_more(one, self.kept(one.name))]
         self.how_it_ended = how = ended_in_words(drained, left, unknown, more, self.unwritten_because)
         if self.unwritten_because:
             self.happened(EventKind.FAULT, self.unwritten_because, self.definition.name)

@@ -19,12 +19,17 @@ _LARGEST = (
     f"of them {_OWN_STATE}."
 )
 
+_ANTI_JOIN = (
+    'To leave out the rows of a table, join with it: frame.join(table, ["key"], "left_anti") keeps no state, and is '
+    "allowed in a map."
+)
+
 #: Beginning of the name of an operator in Spark's plan -> what the user's function does.
 _STATEFUL = {
     "Aggregate": "groups and aggregates rows",
     "Deduplicate": "drops duplicates",
     "Distinct": "drops duplicates",
-    "Except": "takes away rows that a table has (subtract, exceptAll)",
+    "Except": "takes away the rows of a table (subtract)",
     "Join": "joins two streams",
     "FlatMapGroups": "keeps state of its own",
     "TransformWithState": "keeps state of its own",
@@ -93,7 +98,20 @@ def state_outside_keyed(operator: Operator, stateful: Sequence[str]) -> Penstock
         "STATE_OUTSIDE_KEYED",
         f'the {operator.kind} "{operator.name}" must not keep state, but its function {what}.',
         f'Declare it as topology.keyed("{operator.name}", ..., key=..., tasks=...): Penstock places, moves and '
-        "measures the state of keyed operators only.",
+        f"measures the state of keyed operators only.{f' {_ANTI_JOIN}' if stateful[0] == 'Except' else ''}",
+        operator.where,
+    )
+
+
+def never_right(operator: Operator, stateful: Sequence[str]) -> PenstockError | None:
+    """The error for an operator with these stateful operators in Spark's plan, if Spark runs one of them and gets it
+    wrong: for exceptAll it keeps sums, and counts the rows of the table again in every batch."""
+    if not any(name.startswith("Except") and name.endswith("All") for name in stateful):
+        return None
+    return PenstockError(
+        "NOT_ON_A_STREAM",
+        f'"{operator.name}" uses exceptAll, and Spark would take away the rows of the table anew with every batch.',
+        _ANTI_JOIN,
         operator.where,
     )
 

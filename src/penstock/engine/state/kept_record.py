@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from penstock.channels.catalog import Catalog
-from penstock.monitor.kept_state import KeptState
+from penstock.monitor.kept_state import KeptState, Kind
 
 _KEPT = "kept"
 
@@ -28,8 +28,8 @@ class Kept:
 
     @property
     def may_hold_results(self) -> bool:
-        """Whether the operator's state is of a kind that emits results later, which does not change with the batch."""
-        return any(one.open for one in self.states)
+        """Whether the operator's state is of a kind that may emit results later, whatever the batch."""
+        return any(one.open or one.kind in (Kind.JOIN, Kind.OWN) for one in self.states)
 
 
 class KeptRecord:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from opened_state import REPORT, OpenedState
 
-from penstock import Settings
+from penstock import PenstockError, Settings
 from penstock.channels.records import NewSegment
 from penstock.engine.query.context import RunContext
 from penstock.engine.run.opening import open_catalog
@@ -157,3 +157,42 @@ def test_a_driver_that_was_replaced_notes_nothing(opened: OpenState, tmp_path: P
     run._end_catalog()
     other.close()
     assert (state.state.path / "published.json").read_text() == before
+
+
+class GoesAway:
+    """What is written of kept state: the database goes away between its last answer and that."""
+
+    def write(self) -> None:
+        raise PenstockError("CATALOG_UNREACHABLE", "The catalog cannot be reached.", "")
+
+
+def test_a_run_whose_catalog_goes_away_while_it_ends_has_noted_what_it_had_published(
+    opened: OpenState, tmp_path: Path
+) -> None:
+    state = opened(tmp_path)
+    run: Any = run_on(state, state.start())
+    publish(run, 0)
+    run._kept_record = GoesAway()
+    with pytest.raises(PenstockError):
+        run._tidy_up(state.catalog)
+    assert json.loads((state.state.path / "published.json").read_text()) == {"rows": 0}
+
+
+def test_an_end_that_is_not_in_the_catalog_is_told_also_if_nothing_can_be_noted(
+    opened: OpenState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of the state folder is full, say."""
+
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    def away() -> None:
+        raise PenstockError("CATALOG_UNREACHABLE", "The catalog cannot be reached.", "")
+
+    state = opened(tmp_path)
+    run: Any = run_on(state, state.start())
+    run.unwritten_because = ""
+    monkeypatch.setattr(PublishedRecord, "write", full)
+    monkeypatch.setattr(state.catalog, "keep_hold", away)
+    run._end_catalog()
+    assert "CATALOG_UNREACHABLE" in run.unwritten_because

@@ -19,7 +19,7 @@ def test_all_is_there() -> None:
     [
         (({"windows": 3}, [], []), '3 results in "windows"'),
         (({}, ["windows"], []), 'not known whether results are left inside "windows"'),
-        (({}, [], ["join"]), 'rows that are kept in "join" may still give results'),
+        (({}, [], ["join"]), 'rows that are kept in "join" may not have given all of their results'),
     ],
 )
 def test_what_is_inside_has_not_reached_the_sinks(

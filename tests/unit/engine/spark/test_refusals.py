@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.spark.failures import as_named_error, named_error
-from penstock.engine.spark.refusals import explained, refused_by_spark, state_outside_keyed
+from penstock.engine.spark.refusals import explained, never_right, refused_by_spark, state_outside_keyed
 from penstock.errors import Location
 from penstock.topology import Keyed, Map, parse_schema
 
@@ -115,7 +115,7 @@ def test_where_spark_cannot_be_asked_beforehand_its_error_is_explained_all_the_s
         ("FlatMapGroupsInPandasWithState", "state of its own"),
         ("TransformWithStateInPySpark", "state of its own"),
         ("GlobalLimit", "limits"),
-        ("Except", "takes away rows"),
+        ("Except", "takes away the rows"),
         ("SomethingNew", "keeps state"),
     ],
 )
@@ -126,6 +126,21 @@ def test_state_outside_a_keyed_operator(node, says):
     assert says in error.message
     assert 'the map "x"' in error.message
     assert 'topology.keyed("x"' in error.hint
+    assert ("left_anti" in error.hint) is (node == "Except")
+
+
+@pytest.mark.parametrize("operator", [keyed("update"), Map(name="x", function=len, outputs=SCHEMA, where=WHERE)])
+def test_what_spark_would_take_away_again_with_every_batch(operator):
+    """Spark keeps a sum of 1 for each row that comes, and of -1 for each row of the table, which it reads with every
+    batch."""
+    for node in ("Except All", "ExceptAll"):
+        error = never_right(operator, ["Aggregate", node])
+        assert error is not None
+        assert error.name == "NOT_ON_A_STREAM"
+        assert '"x" uses exceptAll' in error.message
+        assert "left_anti" in error.hint
+        assert error.where == WHERE
+    assert never_right(operator, ["Except", "Aggregate"]) is None
 
 
 TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 12.0 failed 4 times

@@ -64,7 +64,7 @@ def test_only_a_join_of_two_streams_keeps_state() -> None:
     assert found(Node("Join", STREAM, TABLE)) == []
 
 
-@pytest.mark.parametrize("name", ["Except", "ExceptAll"])
+@pytest.mark.parametrize("name", ["Except", "Except All"])
 def test_to_take_away_the_rows_of_a_table_needs_state(name: str) -> None:
     """Spark makes an aggregate of it, after it has checked the plan."""
     assert found(Node("Project", Node(name, STREAM, TABLE))) == [name]

@@ -13,6 +13,7 @@ from penstock.monitor.kept_state import KeptState, Kind
 
 OPEN = (KeptState(Kind.AGGREGATE, 3, open=True),)
 JOIN = (KeptState(Kind.JOIN, 2),)
+SEEN = (KeptState(Kind.DISTINCT, 2),)
 
 
 class CountedCatalog(Catalog):
@@ -86,13 +87,22 @@ def test_nothing_is_missed_of_an_operator_that_never_ran(catalog: CountedCatalog
     assert record(catalog, windows=0).unknown(["windows"]) == ["windows"]
 
 
+@pytest.mark.parametrize("kind", [Kind.JOIN, Kind.OWN])
+def test_what_a_join_or_a_timer_may_hold_back_is_missed_too(catalog: CountedCatalog, kind: Kind) -> None:
+    one = record(catalog)
+    one.note("sessions", 4, (KeptState(kind, 2),))
+    one.write()
+    assert record(catalog, sessions=4).unknown(["sessions"]) == []
+    assert record(catalog, sessions=5).unknown(["sessions"]) == ["sessions"]
+
+
 def test_an_operator_that_holds_no_results_back_never_does(catalog: CountedCatalog) -> None:
     one = record(catalog)
-    one.note("join", 4, JOIN)
+    one.note("seen", 4, SEEN)
     one.write()
-    killed = record(catalog, join=9)
+    killed = record(catalog, seen=9)
     assert killed.known == {}, "how much it keeps is not known"
-    assert killed.unknown(["join"]) == []
+    assert killed.unknown(["seen"]) == []
 
 
 def test_what_was_written_without_a_batch_is_not_believed(catalog: CountedCatalog) -> None:
@@ -103,8 +113,8 @@ def test_what_was_written_without_a_batch_is_not_believed(catalog: CountedCatalo
 def test_what_is_forgotten_is_gone(catalog: CountedCatalog) -> None:
     one = record(catalog)
     one.note("windows", 4, OPEN)
-    one.note("join", 6, JOIN)
+    one.note("seen", 6, SEEN)
     one.write()
     for key, value in forgotten(catalog, ["windows"]).items():
         catalog.set_meta(key, value)
-    assert set(record(catalog, windows=4, join=6).known) == {"join"}
+    assert set(record(catalog, windows=4, seen=6).known) == {"seen"}
