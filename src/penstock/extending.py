@@ -147,7 +147,7 @@ EXTENDING: ReadOnly[str, ReadOnly[str, tuple[str, str]]] = {
     "A guard": {
         "Guard": (
             _GUARDS,
-            "A function of a proposal and a view: it answers with a reason against it, '', or another proposal.",
+            "A function of a proposal and a view: its answer is a reason against it, '' for none, or another proposal.",
         ),
         "machines_more": (_PROPOSALS, "How many machines a plan adds."),
         "machines_fewer": (_PROPOSALS, "How many machines a plan removes."),

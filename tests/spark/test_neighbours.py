@@ -61,6 +61,11 @@ def until(what: str, condition: Any) -> Any:
     return found
 
 
+def registered(cluster: Path) -> int:
+    """How many workers say in their logs that the master has them."""
+    return sum("Successfully registered with master" in log.read_text() for log in cluster.glob("worker-*.log"))
+
+
 def client(name: str, process: subprocess.Popen[bytes], folder: Path) -> Client:
     def running() -> Any:
         assert process.poll() is None, (folder / f"{name}.log").read_text()
@@ -81,6 +86,8 @@ def test_two_that_want_to_grow_change_one_at_a_time(tmp_path: Path, monkeypatch:
     theirs = StandaloneCluster(2, 2, 1, 12, tmp_path / "theirs")
     theirs.start()
     try:
+        # A driver that comes before the second machine gets both of its executors on the first one.
+        until("both machines are there", lambda: registered(tmp_path / "theirs") == 2)
         with ExitStack() as end:
             processes = {name: end.enter_context(driver(name, theirs, tmp_path)) for name in NAMES}
             clients = {name: client(name, process, tmp_path) for name, process in processes.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +23,9 @@ PAGES = sorted(
 #: A path with a folder, or a file by its ending.
 _FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml))`")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+#: A link to a heading, of the same page if the path is empty.
+_ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+(.+?)(?:\s+#+)?\s*")
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 
 
@@ -63,6 +68,51 @@ def test_links_lead_to_files_of_the_repository(page):
             target = (page.parent / link).resolve()
             assert target.is_relative_to(ROOT), f"{link} is outside the repository"
             assert target.exists(), f"{link} does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_to_headings_that_exist(page):
+    for path, anchor in _ANCHOR.findall(page.read_text()):
+        if not path.startswith(("http://", "https://")):
+            target = page.parent / path if path else page
+            assert target.suffix == ".md", f"{path}#{anchor} leads to no page"
+            assert anchor in anchors(target.read_text()), f"{path or page.name} has no heading #{anchor}"
+
+
+def test_the_anchors_are_those_that_github_makes():
+    assert anchors("# What's `map_x`, *really*?\n\n## A - B ##\n") == ["whats-map_x-really", "a---b"]
+    assert anchors("# One\n```\n# fenced\n```\n    # indented\n### One\n## [One](x.md#y)\n") == [
+        "one",
+        "one-1",
+        "one-2",
+    ]
+    assert anchors("# One\n# One-1\n# One\n") == ["one", "one-1", "one-2"]
+    assert _ANCHOR.findall("[a](#b) [c](d/e.md#f) [g](h.md)") == [("", "b"), ("d/e.md", "f")]
+
+
+def anchors(text: str) -> list[str]:
+    """The anchors of a page's headings, by GitHub's rule: small letters, hyphens for blanks, no other punctuation."""
+    made: list[str] = []
+    for heading in _headings(text):
+        shown = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        made.append(next(one for one in _numbered(slug) if one not in made))
+    return made
+
+
+def _headings(text: str) -> Iterator[str]:
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and (heading := _HEADING.fullmatch(line)):
+            yield heading[1]
+
+
+def _numbered(slug: str) -> Iterator[str]:
+    """A heading that was there before gets a number behind it."""
+    yield slug
+    yield from (f"{slug}-{number}" for number in itertools.count(1))
 
 
 def test_every_page_is_in_the_index():
