@@ -9,8 +9,8 @@ TOOLS = .venv/installed-tools
 # Word count on a real Spark cluster of two machines, for half a minute: too short for Java's second compiler to pay off.
 QUICK_JAVA = -XX:+UseSerialGC -XX:TieredStopAtLevel=1
 
-# The serial collector leaves up to 10 MB of dead objects where they are, three times of four, and the list of what lives
-# in a heap counts them as arrays of int. With this it moves everything together, each time.
+# The serial collector leaves some MB of dead objects where they are, most of the time, and the list of what lives in a
+# heap counts them as arrays of int. With this it moves everything together, each time.
 EXACT_HEAP = -XX:MarkSweepAlwaysCompactCount=1
 
 demo: $(PACKAGE)

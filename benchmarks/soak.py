@@ -52,7 +52,7 @@ METHOD = """\
 a map by key and a keyed operator, and every minute one of: {changes}. Every ten seconds what is in the table was
 measured from outside. Files of segments come and go by the hundred: they were counted every second, and a figure is the
 mean of about ten counts. What lives in the heap was measured once in {cycle:.0f} minutes, with a collector that leaves
-nothing dead in its place (`MarkSweepAlwaysCompactCount=1`; otherwise up to 10 MB of it count). Memory of the JVMs
+nothing dead in its place (`MarkSweepAlwaysCompactCount=1`; otherwise some MB of that count). Memory of the JVMs
 is what they have resident; of Python processes their share of memory without a file (Pss_Anon, Pss_Shmem). A file that
 has several names counts once. The first {warm:.0f} minutes do not count.
 
